@@ -1,0 +1,1 @@
+"""JUDGE AND SHOW: reads the records of a run and renders them. Nothing here imports torch."""
