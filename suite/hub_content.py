@@ -118,6 +118,10 @@ class Served:
                 raise ValueError(f"tag {tag!r} of {self.id} marks {commit!r}; expected a commit or one of: {known}")
 
     def at(self, revision: str) -> Snapshot | None:
-        """What a tag, branch or full commit id stands for; None if it stands for nothing."""
+        """What a tag, branch (``v1`` or ``refs/heads/v1``) or full commit id stands for; None if for nothing.
+
+        kernels asks with the full name where it looks whether a newer version has the missing build.
+        """
+        revision = revision.removeprefix("refs/heads/").removeprefix("refs/tags/")
         commit = self.tags.get(revision) or self.branches.get(revision) or revision
         return self.snapshots.get(commit)
