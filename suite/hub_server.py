@@ -6,6 +6,7 @@ Content is served from a map of enumerated files and never from a path, so a req
 import contextlib
 import json
 import socket
+import socketserver
 import time
 from collections.abc import Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -31,6 +32,10 @@ class Server(ThreadingHTTPServer):
         self.traffic = traffic
         self._open: set[socket.socket] = set()
         super().__init__(("127.0.0.1", 0), _Handler)
+
+    def server_bind(self) -> None:
+        """Bind without looking up a name for 127.0.0.1, as HTTPServer does: that can take seconds without a network."""
+        socketserver.TCPServer.server_bind(self)
 
     @property
     def endpoint(self) -> str:
