@@ -304,8 +304,9 @@ def test_a_tree_lists_folders_alone_or_with_all_that_is_below(hub: EmbeddedHub) 
 def test_a_commit_is_made_from_content_alone(kernels: Path, tmp_path: Path) -> None:
     """A commit that depends on the place, the clock or left-over bytecode: pins would differ between machines."""
     linked = tmp_path / "linked"
-    linked.mkdir()
-    (linked / "build").symlink_to(kernels / "norm" / "v1" / "build", target_is_directory=True)
+    (linked / "build").mkdir(parents=True)
+    variant = kernels / "norm" / "v1" / "build" / "torch-cpu"
+    (linked / "build" / "torch-cpu").symlink_to(variant, target_is_directory=True)
     written = write_kernel(tmp_path / "written", "norm", 1)
     (written / "build" / "torch-cpu" / "__pycache__").mkdir()
     (written / "build" / "torch-cpu" / "__pycache__" / "layers.pyc").write_bytes(b"left over")
