@@ -162,7 +162,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=False):
     speed: Speed | None = None
     determinism: Determinism | None = None
     evidence: tuple[Engagement, ...] = ()
-    measures: dict[Short, float | int | str | bool | None | list[float]] = {}
+    measures: dict[Short, float | int | str | bool | list[float] | None] = {}
     """Named figures. Speed: ``ratio``, ``low``, ``high`` (t_pytorch / t_kernel), ``pairs``, ``pytorch_ms``,
     ``kernel_ms``, ``logs`` (raw ln ratios). Forward: ``error_ratio``, ``limit``, ``error_kernel``,
     ``error_pytorch``, ``match_bits``, ``match_top1``. Memory: ``ratio``."""

@@ -1,0 +1,36 @@
+"""The end of a run: writes ``report.html`` and ``report.md`` beside the results and gives the text for the terminal."""
+
+import os
+from pathlib import Path
+
+from reports.html import render_html
+from reports.store import read_run
+from reports.summary import markdown_summary, text_summary
+
+__all__ = ["HTML", "MARKDOWN", "render_all", "write_text"]
+
+HTML = "report.html"
+MARKDOWN = "report.md"
+
+
+def render_all(run_folder: Path) -> str:
+    """Write both reports into the folder of a run and return the summary for the terminal.
+
+    Raises:
+        RunError: there is no readable run in the folder.
+        OSError: a report cannot be written.
+    """
+    run = read_run(run_folder)
+    write_text(run_folder / HTML, render_html(run))
+    write_text(run_folder / MARKDOWN, markdown_summary(run))
+    return f"{text_summary(run)}\nReport: {run_folder / HTML}\n"
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a file as a whole or not at all: no reader sees half a report, a failed write keeps the old one."""
+    partial = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        partial.write_text(text, encoding="utf-8", newline="\n")
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)

@@ -1,0 +1,206 @@
+"""Renders a run as one self-contained HTML file: styles, scripts, chart library and data are inside, and a content
+security policy forbids the page to load anything. What matters is in the HTML itself, so that it reads without scripts;
+the script adds filtering, paging and the chart.
+"""
+
+import base64
+import hashlib
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import jinja2
+import msgspec
+from markupsafe import Markup
+
+from reports import chart, views
+from reports.clean import clean, one_line
+from reports.evidence import Ledger
+from reports.payload import pack, payload
+from reports.record import Determinism, Outcome, Record
+from reports.store import Run
+from reports.verdict import Overall, judge, worst
+from reports.words import DASH, DETERMINISM, OUTCOMES, REASONS, SPEEDS, TIMES
+
+__all__ = ["render_html"]
+
+HERE = Path(__file__).parent
+VENDOR = HERE / "static" / "vendor"
+CHART_LIBRARY = ("vega.min.js", "vega-lite.min.js", "vega-embed.min.js")
+
+FIRST_ROWS = 50
+"""Rows of the case table that are in the HTML itself, the worst first."""
+FAILURES = 12
+"""Kinds of failure listed under the verdict."""
+SPEED_ROWS = 20
+"""Rows of the table under the chart."""
+
+SIGNS = {
+    Outcome.PASS: "✓",
+    Outcome.NOT_SUPPORTED: "⊘",
+    Outcome.WAIVED: "◐",
+    Outcome.NOT_RUN: DASH,
+    Outcome.FALLBACK: "↩",
+    Outcome.RESOURCE: "▣",
+    Outcome.HARNESS_ERROR: "!",
+    Outcome.TIMEOUT: "◷",
+    Outcome.CRASH: "✹",
+    Outcome.FAIL: "✗",
+    Outcome.UNKNOWN: "?",
+}
+"""A sign for each outcome, so that nothing is told by colour alone."""
+
+HEADLINES = {
+    Overall.PASS: "Everything planned was checked, and every pass on a kernel case is proved.",
+    Overall.FAIL: "Something failed, or a pass is not proved.",
+    Overall.INCOMPLETE: "Nothing failed so far, but part of the plan has no record.",
+    Overall.UNKNOWN: "Nothing was verified. Not tested is never green.",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """A script that is inlined, with the digest by which the policy admits it and nothing else."""
+
+    text: Markup
+    digest: str
+
+    @classmethod
+    def of(cls, text: str) -> "Script":
+        """Prepare a trusted script, one of the files in ``static``."""
+        if "</script" in text.lower() or "<!--" in text:
+            raise ValueError("a script that holds </script or <!-- cannot be inlined")
+        digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode("ascii")
+        return cls(Markup(text), f"'sha256-{digest}'")
+
+
+def render_html(run: Run) -> str:
+    """The report of a run as one HTML document."""
+    verdict = judge(run.records, run.environment)
+    ledger = Ledger(run.records)
+    ordered = views.severest(run.records)
+    rows = chart.speed_rows(verdict.speedups.measured)
+    shown = chart.most_extreme(rows)
+    specification = chart.specification(shown) if shown else None
+    accuracies, largest_errors = views.accuracy(run.records)
+    grade_rows, unrepeatable = views.grades(run.records)
+    scripts = [*(_chart_scripts() if shown else ()), _page_script()]
+    return (
+        _templates()
+        .get_template("report.html")
+        .render(
+            run=run,
+            environment=run.environment,
+            verdict=verdict,
+            headline=HEADLINES[verdict.overall],
+            failures=views.failures(run.records, FAILURES),
+            matrices=[views.matrix(run.records, "mapping"), views.matrix(run.records, "attention")],
+            ledger=views.ledger_lines(ledger),
+            accuracies=accuracies,
+            largest_errors=largest_errors,
+            grade_rows=grade_rows,
+            unrepeatable=unrepeatable,
+            speed_rows=_table_of_speeds(shown),
+            speed_total=len(rows),
+            speed_shown=len(shown),
+            first=ordered[:FIRST_ROWS],
+            lock=_lock_text(run.lock),
+            style=Markup((HERE / "static" / "report.css").read_text(encoding="utf-8")),
+            scripts=scripts,
+            licences=Markup((VENDOR / "LICENSES.txt").read_text(encoding="utf-8")) if shown else None,
+            policy=_policy(scripts),
+            data=pack(payload(ordered, specification)),
+            cases=len({record.case for record in run.records}),
+        )
+    )
+
+
+def _policy(scripts: list[Script]) -> str:
+    admitted = " ".join(script.digest for script in scripts)
+    return (
+        f"default-src 'none'; script-src {admitted}; style-src 'unsafe-inline'; img-src data:; "
+        "base-uri 'none'; form-action 'none'"
+    )
+
+
+def _table_of_speeds(shown: list[chart.SpeedRow]) -> views.Bounded[chart.SpeedRow]:
+    """The same rows as in the chart for readers without scripts or eyesight, both ends first."""
+    if len(shown) <= SPEED_ROWS:
+        return views.Bounded(tuple(shown))
+    half = SPEED_ROWS // 2
+    return views.Bounded((*shown[:half], *shown[-half:]), len(shown) - SPEED_ROWS)
+
+
+def _lock_text(lock: Any) -> str:
+    if lock is None:
+        return ""
+    return clean(msgspec.json.format(msgspec.json.encode(lock), indent=2).decode("utf-8", "replace"), 20_000)
+
+
+@lru_cache(maxsize=1)
+def _page_script() -> Script:
+    return Script.of((HERE / "static" / "report.js").read_text(encoding="utf-8"))
+
+
+@lru_cache(maxsize=1)
+def _chart_scripts() -> tuple[Script, ...]:
+    found = []
+    for name in CHART_LIBRARY:
+        lines = (VENDOR / name).read_text(encoding="utf-8").splitlines()
+        # A source map would be fetched by developer tools.
+        found.append(Script.of("\n".join(line for line in lines if not line.startswith("//# sourceMappingURL="))))
+    return tuple(found)
+
+
+@lru_cache(maxsize=1)
+def _templates() -> jinja2.Environment:
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(HERE / "templates"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters.update(clean=clean, one_line=one_line, figure=_figure, bytes=_bytes)
+    environment.globals.update(
+        SIGNS=SIGNS,
+        OUTCOMES=OUTCOMES,
+        REASONS=REASONS,
+        DETERMINISM=DETERMINISM,
+        SPEEDS=SPEEDS,
+        GRADES=list(Determinism),
+        worst=worst,
+        key_figure=key_figure,
+    )
+    return environment
+
+
+def key_figure(record: Record) -> str:
+    """The one figure that says most about a record: speedup, error against limit, or grade."""
+    figures = record.measures
+    if record.speed is not None:
+        ratio = figures.get("ratio")
+        return f"{_figure(ratio)}{TIMES} {record.speed}" if isinstance(ratio, int | float) else record.speed.value
+    if record.determinism is not None:
+        return record.determinism.value
+    error, limit = figures.get("error_ratio"), figures.get("limit")
+    if isinstance(error, int | float):
+        return f"{_figure(error)} of {_figure(limit)}" if isinstance(limit, int | float) else _figure(error)
+    ratio = figures.get("ratio")
+    return f"{_figure(ratio)}{TIMES}" if isinstance(ratio, int | float) else ""
+
+
+def _figure(value: object) -> str:
+    """A number with three significant digits; as it is if it is whole."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return one_line(str(value), 80)
+    if not math.isfinite(value):
+        return str(value)
+    return f"{int(value):,}" if abs(value) < 10**9 and value == int(value) else f"{float(value):.3g}"
+
+
+def _bytes(value: int) -> str:
+    """A size in GiB."""
+    return f"{value / 2**30:,.1f} GiB" if value else "unknown"

@@ -1,0 +1,204 @@
+"""The run in a screenful: plain text for the terminal, and Markdown for the step summary of a CI. Both have a bounded
+length, whatever the run holds, and the full record stays in ``results.jsonl``.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from tabulate import tabulate
+
+from cases.axes import Property
+from reports import chart, views
+from reports.clean import code_span, markdown, one_line
+from reports.evidence import Ledger
+from reports.record import Outcome, Record
+from reports.store import Run
+from reports.verdict import Verdict, judge, severity
+from reports.words import DASH, REASONS, TIMES
+
+__all__ = ["markdown_summary", "text_summary"]
+
+FAILURES = 10
+"""Kinds of failure that are listed."""
+EXTREMES = 3
+"""Speedups listed at either end."""
+WARNINGS = 5
+"""Warnings of one kind that are listed."""
+COMMAND = 400
+"""Characters of a command that are shown: a command that was cut cannot be run, so this is generous."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Style:
+    """How the same content is written: ``text``, ``code`` and ``cell`` (code in a table) make a string safe, and
+    ``table`` is a format of tabulate."""
+
+    text: Callable[[str, int], str]
+    code: Callable[[str, int], str]
+    cell: Callable[[str, int], str]
+    heading: Callable[[str], str]
+    table: str
+    bullet: str
+    line_end: str
+
+
+def _code_cell(text: str, limit: int) -> str:
+    return code_span(text, limit).replace("|", "\\|")
+
+
+_TERMINAL = _Style(one_line, one_line, one_line, lambda title: f"{title}:", "simple", "  ", "")
+_MARKDOWN = _Style(markdown, code_span, _code_cell, lambda title: f"### {title}\n", "pipe", "- ", "<br>")
+
+
+def text_summary(run: Run) -> str:
+    """The summary for the terminal."""
+    verdict = judge(run.records, run.environment)
+    return "\n\n".join([_first_line(run, verdict), *_sections(run, verdict, _TERMINAL)]) + "\n"
+
+
+def markdown_summary(run: Run) -> str:
+    """The summary as Markdown, the text of ``report.md``."""
+    verdict = judge(run.records, run.environment)
+    # The name of the device is in the line, and may hold signs that would be read as markup.
+    title = f"## {markdown(_first_line(run, verdict), 600)}"
+    return "\n\n".join([title, *_sections(run, verdict, _MARKDOWN)]) + "\n"
+
+
+def _first_line(run: Run, verdict: Verdict) -> str:
+    where = one_line(run.environment.device_name, 60) if run.environment else "an unknown device"
+    of = f" of {verdict.planned:,} planned" if verdict.planned is not None else ""
+    speed = verdict.speedups
+    faster = (
+        f", geometric mean speedup {speed.mean:.2f}{TIMES} of {len(speed.measured):,} measured" if speed.mean else ""
+    )
+    return (
+        f"{verdict.overall} on {where}: {verdict.recorded:,}{of} checks recorded, "
+        f"{verdict.passes.total:,} pass ({verdict.passes.proved:,} proved by counted kernel calls){faster}"
+    )
+
+
+def _sections(run: Run, verdict: Verdict, style: _Style) -> list[str]:
+    parts = [
+        "\n".join(f"{style.bullet}{cause}" for cause in verdict.causes),
+        _outcome_table(run.records, style),
+        _warnings(run, verdict, style),
+        _failures(run, style),
+        _fallbacks(run, style),
+        _speeds(verdict, style),
+    ]
+    return [part for part in parts if part]
+
+
+def _outcome_table(records: Sequence[Record], style: _Style) -> str:
+    counts: defaultdict[Property, Counter[Outcome]] = defaultdict(Counter)
+    for record in records:
+        counts[record.property][record.outcome] += 1
+    present = sorted({record.outcome for record in records}, key=severity)
+    rows = [[kind.value, *(counts[kind][outcome] or "" for outcome in present)] for kind in Property if kind in counts]
+    if not rows:
+        return ""
+    if len(rows) > 1:
+        rows.append(["all", *(sum(counts[kind][outcome] for kind in counts) for outcome in present)])
+    headers = ["property", *(style.text(outcome.value, 40) for outcome in present)]
+    align = ("left", *("right" for _ in present))
+    return tabulate(rows, headers=headers, tablefmt=style.table, colalign=align)
+
+
+def _warnings(run: Run, verdict: Verdict, style: _Style) -> str:
+    lines = []
+    if run.broken_count:
+        lines.append(
+            style.heading(
+                f"Warning, {run.broken_count:,} unreadable line{'s' * (run.broken_count > 1)} in results.jsonl"
+            )
+        )
+        lines += [
+            f"{style.bullet}line {line.number}: {style.text(line.problem, 160)}" for line in run.broken[:WARNINGS]
+        ]
+        lines += _more(run.broken_count - min(WARNINGS, len(run.broken)), style)
+    if verdict.violations:
+        lines.append(style.heading(f"{len(verdict.violations):,} passes without proof"))
+        lines += [
+            f"{style.bullet}{_check(found.record, style)}: {style.text(found.problem, 160)}"
+            for found in verdict.violations[:WARNINGS]
+        ]
+        lines += _more(len(verdict.violations) - WARNINGS, style)
+    return "\n".join(lines)
+
+
+def _failures(run: Run, style: _Style) -> str:
+    found = views.failures(run.records, FAILURES)
+    if not found.items:
+        return ""
+    lines = [style.heading("Failures")]
+    for failure in found.items:
+        record = failure.example
+        alike = f" and {failure.number - 1:,} more alike" if failure.number > 1 else ""
+        reason = f" {style.text(record.reason.value, 40)}" if record.reason else ""
+        said = record.message or (REASONS[record.reason] if record.reason else "")
+        parts = [f"{style.bullet}{style.text(record.outcome.value, 40)}{reason}  {_check(record, style)}{alike}"]
+        if said:
+            parts.append(f"    {style.text(said, 300)}")
+        if record.repro:
+            parts.append(f"    {style.code(record.repro, COMMAND)}")
+        lines.append(f"{style.line_end}\n".join(parts))
+    lines += _more(found.left_out, style)
+    return "\n".join(lines)
+
+
+def _fallbacks(run: Run, style: _Style) -> str:
+    """Registered names where PyTorch ran though a kernel was promised or known."""
+    found = [line for line in views.ledger_lines(Ledger(run.records)).items if line.state in ("fallback", "partly")]
+    if not found:
+        return ""
+    rows = [
+        [
+            style.text(line.name, 40),
+            style.cell(line.promised, 70),
+            style.text(line.reason.value if line.reason else "", 40),
+            f"{line.bound:,} / {line.modules:,}",
+            line.calls,
+            line.cases,
+        ]
+        for line in found[:FAILURES]
+    ]
+    headers = ["PyTorch ran for", "asked for", "reason", "bound", "calls", "cases"]
+    table = tabulate(rows, headers=headers, tablefmt=style.table, disable_numparse=True)
+    return "\n".join([table, *_more(len(found) - FAILURES, style)])
+
+
+def _speeds(verdict: Verdict, style: _Style) -> str:
+    rows = chart.speed_rows(verdict.speedups.measured)
+    parts = []
+    if rows:
+        ends = rows if len(rows) <= 2 * EXTREMES else [*rows[:EXTREMES], *rows[-EXTREMES:]]
+        cells = [
+            [
+                style.cell(f"{row.case} {row.phase}", 120),
+                f"{row.ratio:.3f}{TIMES}",
+                f"{row.low:.3f} {DASH} {row.high:.3f}",
+                row.verdict,
+            ]
+            for row in ends
+        ]
+        headers = [
+            "fastest and slowest" if len(ends) < len(rows) else "speedup of",
+            "ratio",
+            "95 % interval",
+            "verdict",
+        ]
+        parts.append(tabulate(cells, headers=headers, tablefmt=style.table, disable_numparse=True))
+    if verdict.speedups.excluded:
+        causes = ", ".join(f"{number:,} {style.text(cause, 40)}" for cause, number in verdict.speedups.excluded.items())
+        parts.append(f"No speedup counted: {causes}.")
+    return "\n\n".join(parts)
+
+
+def _check(record: Record, style: _Style) -> str:
+    phase = f" {record.phase}" if record.phase else ""
+    return style.code(f"{record.case} {record.property}{phase}", 160)
+
+
+def _more(number: int, style: _Style) -> list[str]:
+    return [f"{style.bullet}… and {number:,} more"] if number > 0 else []
