@@ -1,0 +1,199 @@
+"""The plan: from the chosen axes to ``Case`` records and the properties checked of each.
+
+The same options give the same plan on every machine; what a device cannot do is found out there and recorded, never
+planned around. ``full`` is the product of the axes minus what cannot exist; ``core`` covers every pair of axis values
+once (pairwise covering by covertable); ``smoke`` covers every value once.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from itertools import product
+
+from covertable import make
+
+from cases.attention import ATTENTIONS, attention
+from cases.axes import DType, Mode, Property, Tier
+from cases.case import Case
+from cases.mappings import MAPPINGS, KernelReference
+from cases.models import MODELS, Model
+
+__all__ = ["STATEMENTS", "USER", "Selection", "build", "called", "properties", "requirements"]
+
+USER = "user"
+"""Mapping name of the kernels given with ``--kernel``."""
+
+
+STATEMENTS = ("env.available", "trouble.package", "attn.default")
+"""Documented statements that are about no case, by requirement id; they are checked before all cases."""
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """What the user chose. An empty tuple means: everything the tier has on that axis."""
+
+    tier: Tier = Tier.CORE
+    models: tuple[str, ...] = ()
+    dtypes: tuple[DType, ...] = ()
+    modes: tuple[Mode, ...] = ()
+    attentions: tuple[str, ...] = ()
+    mappings: tuple[str, ...] = ()
+    kernels: tuple[tuple[str, KernelReference], ...] = ()
+    """Pairs (registered name, kernel) of ``--kernel``; when given, only these are tested."""
+    cases: tuple[str, ...] = ()
+    """Literal case ids; when given, exactly these."""
+
+
+def called(model: Model, mode: Mode) -> frozenset[str]:
+    """Registered names that the engagement pass of a mode calls: in inference a prompt and one more token."""
+    if mode.trains:
+        return frozenset(model.called_in_training)
+    return frozenset(model.registers) | frozenset(model.called_in_decode)
+
+
+def exists(model: Model, dtype: DType, mode: Mode, name: str, mapping: str, kernels: frozenset[str]) -> bool:
+    """Whether the combination makes sense at all; the only place where the product is thinned."""
+    choice = attention(name)
+    if choice.name in ATTENTIONS and name not in model.attentions:
+        return False
+    if choice.name not in ATTENTIONS and "bundled" not in model.attentions:
+        return False
+    if model.timing and (mapping not in ("bundled", "default", USER) or dtype is DType.FLOAT16):
+        # Real widths are there to be timed with everything on; the tiny models cover the rest.
+        return False
+    if mapping == USER:
+        return not kernels.isdisjoint(model.carries)
+    if mapping == "pytorch":
+        # Without layer kernels there must be an attention implementation to hold against another one.
+        return name not in ("eager", "none")
+    entries = MAPPINGS[mapping].entries
+    return entries is None or not called(model, mode).isdisjoint(entries)
+
+
+def build(selection: Selection) -> tuple[Case, ...]:
+    """All cases of a selection, ordered so that neighbours share a model and a dtype.
+
+    Raises:
+        ValueError: a case id in ``selection.cases`` names a record that does not exist.
+    """
+    if selection.cases:
+        return tuple(_literal(text) for text in selection.cases)
+    kernels = frozenset(name for name, _ in selection.kernels)
+    axes = _axes(selection)
+    valid = _validity(kernels)
+    if selection.tier is Tier.FULL:
+        rows: Iterable[tuple[str, DType, Mode, str, str]] = (row for row in product(*axes) if valid(row))
+    else:
+        rows = _covering(axes, valid, strength=2 if selection.tier is Tier.CORE else 1)
+    models, order = list(MODELS), list(MAPPINGS)
+    ranked = sorted(
+        {Case(*row) for row in rows},
+        key=lambda case: (
+            models.index(case.model),
+            list(DType).index(case.dtype),
+            list(Mode).index(case.mode),
+            case.attention,
+            order.index(case.mapping) if case.mapping in order else -1,
+        ),
+    )
+    return tuple(ranked)
+
+
+Axes = tuple[list[str], list[DType], list[Mode], list[str], list[str]]
+Row = tuple[str, DType, Mode, str, str]
+
+
+def _axes(selection: Selection) -> Axes:
+    modes = [mode for mode in Mode if selection.tier is Tier.FULL or not mode.compiles]
+    mappings = [USER] if selection.kernels else list(selection.mappings or MAPPINGS)
+    return (
+        list(selection.models or MODELS),
+        list(selection.dtypes or DType),
+        list(selection.modes or modes),
+        list(selection.attentions or ATTENTIONS),
+        mappings,
+    )
+
+
+def _validity(kernels: frozenset[str]) -> Callable[[Row], bool]:
+    @cache
+    def valid(model: str, dtype: DType, mode: Mode, name: str, mapping: str) -> bool:
+        return exists(MODELS[model], dtype, mode, name, mapping, kernels)
+
+    return lambda row: valid(*row)
+
+
+def _covering(axes: Axes, valid: Callable[[Row], bool], strength: int) -> Iterator[Row]:
+    """Rows such that every possible combination of ``strength`` axis values is in one of them.
+
+    Strength 1 needs no library: it is one row for each value.
+    """
+    if strength == 1:
+        yield from _each_value_once(axes, valid)
+        return
+    constraint = {"operator": "custom", "fields": [0, 1, 2, 3, 4], "evaluate": valid}
+    free = [axis for axis in axes if axis]
+    if len(free) < len(axes):
+        return
+    for row in make([list(axis) for axis in axes], strength=2, constraints=[constraint], salt="core"):
+        yield row[0], row[1], row[2], row[3], row[4]
+
+
+def _each_value_once(axes: Axes, valid: Callable[[Row], bool]) -> Iterator[Row]:
+    """Greedy: take the valid row with most values not yet seen, until no value is left that any row can show."""
+    seen: set[object] = set()
+    candidates = [row for row in product(*axes) if valid(row)]
+    reachable = {(axis, value) for row in candidates for axis, value in enumerate(row)}
+    while reachable - seen:
+        best = max(candidates, key=lambda row: len(set(enumerate(row)) - seen))
+        seen |= set(enumerate(best))
+        yield best
+
+
+def properties(case: Case) -> tuple[Property, ...]:
+    """The properties checked of a case, in the order of checking."""
+    model = MODELS[case.model]
+    chosen = [Property.LOAD, Property.ENGAGE, Property.FORWARD]
+    if case.mode.trains:
+        chosen.append(Property.GRADIENT)
+    chosen.append(Property.DETERMINISM)
+    if case.mode.compiles:
+        chosen.append(Property.COMPILE)
+    elif model.generates and not case.mode.trains:
+        chosen.append(Property.GENERATE)
+    return (*chosen, Property.MEMORY, Property.SPEED)
+
+
+def requirements(case: Case, checked: Property) -> tuple[str, ...]:
+    """Ids of the documented statements (``requirements.toml``) that a check of this case bears on."""
+    mapping = MAPPINGS.get(case.mapping)
+    cited = set(mapping.requirements if mapping else ("config.layer", "local.load"))
+    cited |= set(attention(case.attention).requirements)
+    if attention(case.attention).hub and case.mapping != "pytorch":
+        cited.add("attn.with_layers")
+    cited.add("mode.compile" if case.mode.compiles else "mode.follow")
+    cited |= set(_OF_PROPERTY.get(checked, ()))
+    return tuple(sorted(cited))
+
+
+_OF_PROPERTY: dict[Property, tuple[str, ...]] = {
+    Property.ENGAGE: ("layers.fallback",),
+    Property.FORWARD: ("determinism.differs",),
+    Property.DETERMINISM: ("determinism.match", "determinism.flags"),
+    Property.GENERATE: ("infer.generate",),
+}
+
+
+def _literal(text: str) -> Case:
+    case = Case.from_id(text)
+    if case.model not in MODELS:
+        raise ValueError(f"{text!r}: no model {case.model!r} in the zoo; there are {', '.join(MODELS)}")
+    if case.mapping not in MAPPINGS and case.mapping != USER:
+        raise ValueError(f"{text!r}: no mapping {case.mapping!r}; there are {', '.join(MAPPINGS)} and {USER}")
+    model = MODELS[case.model]
+    if not exists(model, case.dtype, case.mode, case.attention, case.mapping, frozenset(model.carries)):
+        raise ValueError(
+            f"{text!r} cannot exist: {case.model} has attentions {', '.join(model.attentions)} and "
+            f"registers {', '.join(sorted(called(model, case.mode)))}"
+        )
+    return case

@@ -1,0 +1,191 @@
+"""Runs one check of one case: what it rests on, the check itself, the evidence, the record.
+
+A worker has one bench. It keeps the subject of the current case, since the plan asks for the properties of a case one
+after another, and the outcomes already recorded, since a check that rests on a failed one is NOT_RUN, also when the
+failure took the former worker with it.
+"""
+
+import gc
+from collections.abc import Callable
+from time import perf_counter
+
+import torch
+
+from cases.axes import Phase, Property
+from cases.case import Case
+from cases.plan import requirements
+from reports.record import Engagement, Outcome, Reason, Record, Speed
+from suite import checks, engagement, statements
+from suite.checks import ArmError
+from suite.finding import Finding
+from suite.recorder import Recorder
+from suite.subject import Shelf, Subject
+
+__all__ = ["RESTS_ON", "Bench"]
+
+RESTS_ON: dict[Property, tuple[Property, ...]] = {
+    Property.LOAD: (),
+    Property.ENGAGE: (Property.LOAD,),
+    Property.FORWARD: (Property.ENGAGE,),
+    Property.GRADIENT: (Property.FORWARD,),
+    Property.DETERMINISM: (Property.ENGAGE,),
+    Property.COMPILE: (Property.FORWARD,),
+    Property.GENERATE: (Property.FORWARD,),
+    Property.MEMORY: (Property.ENGAGE,),
+    Property.SPEED: (Property.FORWARD, Property.GRADIENT),
+}
+"""What must have passed before. Speed rests on the gradient where there is one."""
+
+
+class Bench:
+    """The state of one worker process."""
+
+    def __init__(self, shelf: Shelf, recorder: Recorder, *, budget: float, embedded: bool) -> None:
+        self._shelf = shelf
+        self._recorder = recorder
+        self._budget = budget
+        self._embedded = embedded
+        self._subject: Subject | None = None
+        self._outcomes: dict[tuple[str, Property], tuple[Outcome, str]] = {}
+        self._evidence: tuple[Engagement, ...] = ()
+        self._phase: Phase | None = None
+
+    def know(self, record: Record) -> None:
+        """Take note of a record written by a former worker of this run."""
+        self._outcomes[record.case, record.property] = (record.outcome, record.message)
+
+    def run(self, case: Case, checked: Property) -> Record:
+        """Check one property of one case and record it, whatever happens."""
+        start = perf_counter()
+        self._phase = None
+        subject = self._take(case)
+        try:
+            finding = self._unmet(case, checked) or self._check(subject, checked)
+        except (torch.OutOfMemoryError, MemoryError) as error:
+            finding = Finding(Outcome.RESOURCE, None, f"out of memory: {error}")
+        except ArmError as error:
+            finding = self._raised(error)
+        except Exception as error:  # a fault of the suite must not look like one of the kernel
+            finding = Finding(Outcome.HARNESS_ERROR, Reason.EXCEPTION, f"{type(error).__name__}: {error}")
+        finding = self._with_evidence(subject, checked, finding)
+        self._outcomes[case.id, checked] = finding.outcome, finding.message
+        return self._recorder.write(
+            case.id,
+            checked,
+            finding,
+            requirements=requirements(case, checked),
+            shims=subject.loaded.shims if "loaded" in subject.__dict__ else (),
+            phase=self._phase,
+            seconds=perf_counter() - start,
+        )
+
+    def state(self, requirement: str) -> Record:
+        """Check and record one statement."""
+        start = perf_counter()
+        try:
+            finding = statements.check(requirement, self._shelf)
+        except Exception as error:  # recorded as what it is, not shown as a traceback
+            finding = Finding(Outcome.HARNESS_ERROR, Reason.EXCEPTION, f"{type(error).__name__}: {error}")
+        return self._recorder.write(
+            f"statement/{requirement}",
+            Property.STATEMENT,
+            finding,
+            requirements=(requirement,),
+            seconds=perf_counter() - start,
+        )
+
+    def _take(self, case: Case) -> Subject:
+        if self._subject is None or self._subject.case != case:
+            self.close()
+            self._subject = Subject(case, self._shelf)
+        return self._subject
+
+    def close(self) -> None:
+        """Let the current case go."""
+        if self._subject is not None:
+            self._subject.close()
+            self._subject = None
+            self._evidence = ()
+            gc.collect()
+
+    def _unmet(self, case: Case, checked: Property) -> Finding | None:
+        if not self._shelf.loader.backend.supports(case.dtype):
+            return Finding(Outcome.NOT_SUPPORTED, None, f"{self._shelf.loader.backend.device} has no {case.dtype}")
+        for needed in RESTS_ON[checked]:
+            outcome, message = self._outcomes.get((case.id, needed), (None, ""))
+            if outcome is not None and outcome is not Outcome.PASS:
+                speed = Speed.NOT_MEASURED if checked is Property.SPEED else None
+                return Finding(Outcome.NOT_RUN, Reason.DEPENDS, f"{needed} is {outcome}: {message}"[:2000], speed=speed)
+        return None
+
+    def _check(self, subject: Subject, checked: Property) -> Finding:
+        if checked is Property.LOAD:
+            return engagement.load(subject, embedded=self._embedded)
+        if checked is Property.ENGAGE:
+            finding = self._engage(subject)
+            self._evidence = finding.evidence
+            return finding
+        if not self._evidence:
+            # Alone on this worker, after a crash or by -k: the proof has to be found again.
+            self._evidence = self._engage(subject).evidence
+        if checked is Property.SPEED:
+            self._phase, finding = checks.speed(subject, self._budget)
+            return finding
+        return _CHECKS[checked](subject)
+
+    def _engage(self, subject: Subject) -> Finding:
+        try:
+            return engagement.engage(subject)
+        except (torch.OutOfMemoryError, MemoryError):
+            raise
+        except Exception as error:
+            return self._raised(_whose(subject, error))
+
+    def _raised(self, error: ArmError) -> Finding:
+        if error.kernel:
+            return Finding(Outcome.FAIL, Reason.EXCEPTION, f"the kernel raised where PyTorch does not: {error}")
+        return Finding(Outcome.NOT_RUN, Reason.EXCEPTION, f"PyTorch itself raises here, without any kernel: {error}")
+
+    def _with_evidence(self, subject: Subject, checked: Property, finding: Finding) -> Finding:
+        """Attach the ledger; a PASS without proof of calls, or with a binding that changed meanwhile, is none."""
+        if checked in (Property.LOAD, Property.ENGAGE) or finding.outcome is not Outcome.PASS:
+            return finding
+        called = sum(entry.calls for entry in self._evidence)
+        problem = None
+        if subject.tests_a_kernel and not called:
+            problem = Reason.NOT_CALLED, "no call of a kernel was seen, so this result says nothing about one"
+        elif not subject.arms.unchanged():
+            problem = Reason.REBOUND, "the forwards bound after the check are not those bound before it"
+        if problem is not None:
+            speed = Speed.NOT_MEASURED if checked is Property.SPEED else None
+            return Finding(Outcome.FALLBACK, *problem, evidence=self._evidence, speed=speed)
+        return Finding(
+            finding.outcome,
+            finding.reason,
+            finding.message,
+            finding.measures,
+            self._evidence,
+            finding.speed,
+            finding.determinism,
+        )
+
+
+def _whose(subject: Subject, error: Exception) -> ArmError:
+    """Whether PyTorch raises in the same pass."""
+    with subject.arms.pytorch():
+        try:
+            engagement.exercise(subject)
+        except Exception as own:  # any exception means that the kernel is not to blame
+            return ArmError(own, kernel=False)
+    return ArmError(error, kernel=True)
+
+
+_CHECKS: dict[Property, Callable[[Subject], Finding]] = {
+    Property.FORWARD: checks.forward,
+    Property.GRADIENT: checks.gradient,
+    Property.DETERMINISM: checks.determinism,
+    Property.COMPILE: checks.compile_,
+    Property.GENERATE: checks.generate,
+    Property.MEMORY: checks.memory,
+}
+

@@ -1,0 +1,238 @@
+"""Ties the suite to pytest: options to plan, plan to items, items to workers, workers to records, records to report.
+
+The controller opens the session and imports no torch; each worker has one bench. Without ``-n`` there is one worker,
+so that a kernel that dies or hangs costs one check and not the run; ``-n 0`` stays in one process, for debugging.
+"""
+
+import os
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import reports
+from cases import plan
+from cases.axes import Device, Property
+from cases.case import Case
+from reports import store
+from suite import session as sessions
+from suite.device import BACKENDS, ProbeError
+from suite.options import OptionError, read
+from suite.outcomes import lost_worker, parse_item
+from suite.progress import Progress
+from suite.recorder import Recorder
+
+if TYPE_CHECKING:
+    from suite.bench import Bench
+
+TIMEOUT = 180.0
+"""Seconds a check may take: far above any honest one here, and one hang must not eat a night."""
+
+STATE = pytest.StashKey["State"]()
+
+
+class State:
+    """What the hooks share in one process."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self.options = read(config.option)
+        self.cases = self.options.cases()
+        self.worker: dict[str, Any] | None = getattr(config, "workerinput", None)
+        self.session: sessions.Session | None = None
+        self.progress: Progress | None = None
+        self.started: dict[str, float] = {}
+        self.facts: dict[str, Any] = sessions.facts_for_listing()
+        self.done: frozenset[tuple[str, str]] = frozenset()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_cmdline_main(config: pytest.Config) -> None:
+    """Choose the number of workers before xdist looks for it."""
+    option = config.option
+    if option.numprocesses is None and not option.collectonly and not option.usepdb:
+        option.numprocesses = 1
+    if option.numprocesses not in (None, 0):
+        if option.maxworkerrestart is None:
+            # The default gives up after four deaths per worker, and would lose the rest of the run.
+            option.maxworkerrestart = "100000"
+        if option.dist == "no" and option.numprocesses != 1:
+            # All checks of a model on one worker: the model is built once, and its checks build on one another.
+            option.dist = "loadgroup"
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Understand the options; in the controller open the session."""
+    option = config.option
+    if option.timeout is None:
+        option.timeout = TIMEOUT
+    # Only killing ends a kernel that hangs in C, and only a process of its own can be killed.
+    option.timeout_method = "thread"
+    option.benchmark_disable = True
+    try:
+        state = State(config)
+        config.stash[STATE] = state
+        if state.worker is not None:
+            state.facts = state.worker["facts"]
+            state.done = frozenset((case, checked) for case, checked in state.worker["done"])
+            _mask_device(state)
+        elif not option.collectonly:
+            planned = sum(len(plan.properties(case)) for case in state.cases) + len(plan.STATEMENTS)
+            workers = option.numprocesses if isinstance(option.numprocesses, int) else os.cpu_count() or 1
+            state.session = sessions.open_session(state.options, planned, max(1, workers))
+            state.facts, state.done = state.session.facts, state.session.done
+            config.pluginmanager.register(_Watcher(config, state), "kernel-suite-watcher")
+    except (OptionError, ProbeError) as error:
+        raise pytest.UsageError(str(error)) from None
+
+
+def _mask_device(state: State) -> None:
+    """Give each of several workers a device of its own, before torch is imported."""
+    number = os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")
+    if int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")) > 1 and number.isdecimal():
+        count = int(state.facts["device_count"])
+        os.environ.update(BACKENDS[Device(state.facts["device"])].masked(int(number) % count, os.environ))
+    # What kernels print belongs in the log: in the terminal it would bury the result, and it may hold secrets.
+    log = Path(state.facts["folder"]) / "logs" / f"gw{number}.log"
+    descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    os.dup2(descriptor, sys.__stderr__.fileno() if sys.__stderr__ else 2)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Hand the facts of the session to a worker."""
+    state = node.config.stash[STATE]
+    node.workerinput["facts"] = state.facts
+    node.workerinput["done"] = sorted(state.done)
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """One item for each case that has the property of the test's module."""
+    if "case" not in metafunc.fixturenames:
+        return
+    checked = Property(metafunc.module.__name__.rpartition("test_")[2])
+    state = metafunc.config.stash[STATE]
+    cases = [case for case in state.cases if checked in plan.properties(case)]
+    several = metafunc.config.getoption("dist") == "loadgroup"
+    metafunc.parametrize(
+        "case",
+        [pytest.param(case, marks=pytest.mark.xdist_group(case.model) if several else ()) for case in cases],
+        ids=[case.id for case in cases],
+    )
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Statements first, then case by case, each in the order of its properties; without what is recorded already."""
+    state = config.stash[STATE]
+    rank = {case.id: number for number, case in enumerate(state.cases)}
+    order = list(Property)
+
+    def position(item: pytest.Item) -> tuple[int, int]:
+        parsed = parse_item(item.nodeid)
+        return (-1, 0) if parsed is None or parsed[0] not in rank else (rank[parsed[0]], order.index(parsed[1]))
+
+    items.sort(key=position)
+    recorded = [item for item in items if parse_item(item.nodeid) in state.done]
+    if recorded:
+        config.hook.pytest_deselected(items=recorded)
+        items[:] = [item for item in items if parse_item(item.nodeid) not in state.done]
+
+
+@pytest.fixture(scope="session")
+def bench(pytestconfig: pytest.Config) -> "Iterator[Bench]":
+    """The bench of this worker."""
+    from suite.setup import make_bench
+
+    state = pytestconfig.stash[STATE]
+    made = make_bench(state.options, state.facts)
+    yield made
+    made.close()
+
+
+def pytest_report_header(config: pytest.Config) -> list[str]:
+    """What is about to be measured, on what."""
+    state = config.stash[STATE]
+    if state.session is None:
+        return [f"kernel suite: {len(state.cases)} cases, tier {state.options.selection.tier} (listing only)"]
+    environment = state.session.environment
+    return [
+        f"kernel suite: {len(state.cases)} cases, tier {environment.tier}, on {environment.device} "
+        f"({environment.device_name}), kernels from {environment.hub}",
+        f"results: {state.session.folder}",
+    ]
+
+
+def pytest_report_teststatus(report: pytest.TestReport) -> tuple[str, str, str] | None:
+    """No letter per check: the progress line says more."""
+    if report.when == "call" or report.skipped or (report.failed and report.when != "call"):
+        return report.outcome, "", report.outcome.upper()
+    return None
+
+
+class _Watcher:
+    """Hooks of the controller alone: progress, lost workers, the end."""
+
+    def __init__(self, config: pytest.Config, state: State) -> None:
+        self._config, self._state = config, state
+
+    def pytest_runtest_logstart(self, nodeid: str) -> None:
+        """A worker begins a check."""
+        self._state.started[nodeid] = time.monotonic()
+        if self._state.progress:
+            self._state.progress.started(_short(nodeid))
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """A check ended."""
+        if self._state.progress and (report.when == "call" or (report.when == "setup" and not report.passed)):
+            self._state.progress.finished(_short(report.nodeid), report.outcome)
+
+    def pytest_collection_finish(self) -> None:
+        """The workers know the plan by now; so does the progress line."""
+        planned = sum(len(plan.properties(case)) for case in self._state.cases) + len(plan.STATEMENTS)
+        self._state.progress = Progress(planned - len(self._state.done))
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_handlecrashitem(self, crashitem: str, report: pytest.TestReport) -> None:
+        """Record what a dead worker could not."""
+        session = self._state.session
+        parsed = parse_item(crashitem)
+        if session is None or parsed is None:
+            return
+        seconds = time.monotonic() - self._state.started.get(crashitem, time.monotonic())
+        finding = lost_worker(seconds, float(self._config.option.timeout))
+        recorder = Recorder(session.folder, self._state.options.rerun)
+        case, checked = parsed
+        record = recorder.write(
+            case,
+            checked,
+            finding,
+            requirements=plan.requirements(Case.from_id(case), checked),
+            seconds=seconds,
+        )
+        report.longrepr = f"{case} {checked}: {record.outcome}: {record.message}\n  again: {record.repro}"
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """Close the run; a run that pytest likes and the report does not is red all the same."""
+        opened = self._state.session
+        if opened is None:
+            return
+        if self._state.progress:
+            self._state.progress.close()
+        opened.close(int(session.exitstatus))
+        self.text, green = reports.finish(opened.folder)
+        if session.exitstatus == pytest.ExitCode.OK and not green:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def pytest_terminal_summary(self, terminalreporter: Any) -> None:
+        """The short table, and where the long one is."""
+        terminalreporter.write_line("")
+        terminalreporter.write_line(getattr(self, "text", ""))
+
+
+def _short(nodeid: str) -> str:
+    parsed = parse_item(nodeid)
+    return f"{parsed[1]} {parsed[0]}" if parsed else nodeid.rpartition("::")[2]

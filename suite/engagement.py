@@ -1,0 +1,187 @@
+"""The checks ``load`` and ``engage``: did the model load as asked, and did the kernels asked for really run?
+
+Both turn what the libraries said and what the ledger saw into a finding with a typed reason. A kernel that was asked
+for by name, or that the default mapping promises for this device and mode, and that did not run, is a FALLBACK. A name
+that nobody promised is NOT_RUN with the library's own reason.
+"""
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any
+
+from cases.attention import attention
+from cases.plan import called
+from reports.record import Engagement, Outcome, Reason
+from suite import ledger, passes
+from suite.arms import Site
+from suite.finding import Finding
+from suite.loading import kernel_mode
+from suite.subject import Subject
+
+__all__ = ["engage", "exercise", "load"]
+
+NOT_PROMISED = frozenset(
+    {Reason.NO_LAYER, Reason.NO_DEVICE, Reason.NO_COMPATIBLE_PROPERTIES, Reason.NO_COMPATIBLE_MODE, Reason.CONDITION}
+)
+"""With the default mapping these mean that there is no promise for this device and mode."""
+
+
+def load(subject: Subject, *, embedded: bool) -> Finding:
+    """Load the model by the route of its case."""
+    try:
+        loaded = subject.loaded
+    except Exception as error:  # whatever the libraries raise is what is being checked
+        reason, message = _refusal(error)
+        if embedded and subject.case.mapping == "default" and reason in (Reason.CANNOT_LOAD, Reason.UNTRUSTED):
+            return Finding(Outcome.NOT_RUN, Reason.NO_HUB, f"{message} The embedded Hub has only bundled kernels.")
+        return Finding(Outcome.FAIL, reason, message)
+    return Finding(Outcome.PASS, message=f"loaded by {loaded.route}", measures={"route": loaded.route})
+
+
+def _refusal(error: Exception) -> tuple[Reason, str]:
+    """The typed reason of an exception at load, and its text."""
+    chain = [error]
+    while (cause := chain[-1].__cause__ or chain[-1].__context__) is not None and isinstance(cause, Exception):
+        chain.append(cause)
+    text = f"{type(error).__name__}: {error}"
+    names = {type(link).__name__ for link in chain}
+    if "trusted publisher" in text or "trust status" in text:
+        return Reason.UNTRUSTED, text
+    missing = {"FileNotFoundError", "RepositoryNotFoundError", "RevisionNotFoundError", "EntryNotFoundError"}
+    if names & missing or any(isinstance(link, OSError) for link in chain):
+        return Reason.CANNOT_LOAD, text
+    return Reason.REJECTED, text
+
+
+def engage(subject: Subject) -> Finding:
+    """One untimed pass with every kernel forward counted."""
+    arms = subject.arms
+    arms.use_kernels()
+    with (
+        ledger.count_calls(arms.sites) as calls,
+        ledger.count_attention(subject.attention_implementation) as attention_calls,
+    ):
+        exercise(subject)
+    entries = _layer_entries(subject, arms.sites, calls)
+    entries += _attention_entry(subject, attention_calls)
+    return _judge(subject, entries)
+
+
+def exercise(subject: Subject) -> None:
+    if subject.case.mode.trains:
+        subject.ask(passes.forward_backward, "dense")
+        return
+    for recipe in subject.batches:
+        subject.ask(passes.forward, recipe)
+    if subject.record.generates:
+        subject.ask(passes.decode_step, "dense")
+
+
+def _layer_entries(subject: Subject, sites: list[Site], calls: Counter[str]) -> list[Engagement]:
+    loaded = subject.loaded
+    promised = {name: reference.promised for name, reference in loaded.promised.items()}
+    device, mode = subject.backend.device.value, kernel_mode(subject.case.mode)
+
+    def why(site: Site) -> tuple[Reason, str]:
+        return ledger.fallback_reason(site, mode, device, loaded.mapping)
+
+    entries = ledger.write(sites, calls, promised, why)
+    if loaded.mapping is not None:
+        # Names outside the mapping stay PyTorch as they should; one that is bound all the same is worth a line.
+        entries = [entry for entry in entries if entry.name in promised or entry.bound]
+    absent = sorted(set(promised) - {entry.name for entry in entries})
+    return [
+        _excused(subject, entry, sites, {other.name for other in entries if other.bound and other.calls})
+        for entry in entries
+    ] + [
+        Engagement(name=name, promised=promised[name], reason=Reason.NOT_REGISTERED, detail="the model has no such name")
+        for name in absent
+    ]
+
+
+def _excused(subject: Subject, entry: Engagement, sites: list[Site], active: set[str]) -> Engagement:
+    """Mark a bound name that was not called for a reason that lies in the model, not in the kernel."""
+    if entry.reason is not Reason.NOT_CALLED:
+        return entry
+    outer = next((site for site in sites if site.name in active and _all_inside(entry.name, site, sites)), None)
+    if outer is not None:
+        reason, detail = Reason.SHADOWED, f"lies inside {outer.name}, whose own kernel does its work"
+    elif entry.name not in called(subject.record, subject.case.mode):
+        reason, detail = Reason.NOT_APPLICABLE, "the model calls this name in no pass of this mode"
+    else:
+        return entry
+    return _with(entry, reason, detail)
+
+
+def _all_inside(name: str, outer: Site, sites: list[Site]) -> bool:
+    inner = [site for site in sites if site.name == name]
+    outers = [site.path for site in sites if site.name == outer.name and not site.is_function]
+    return bool(outers) and name != outer.name and all(_within(site.path, outers) for site in inner)
+
+
+def _within(path: str, outers: Iterable[str]) -> bool:
+    return any(path == outer or path.startswith(f"{outer}.") for outer in outers)
+
+
+def _with(entry: Engagement, reason: Reason | None, detail: str) -> Engagement:
+    fields: dict[str, Any] = {name: getattr(entry, name) for name in entry.__struct_fields__}
+    return Engagement(**{**fields, "reason": reason, "detail": detail})
+
+
+def _attention_entry(subject: Subject, calls: Counter[str]) -> list[Engagement]:
+    implementation = subject.attention_implementation
+    if implementation is None:
+        return []
+    if not attention(subject.case.attention).hub:
+        return [Engagement(name="attention", promised=implementation, modules=1, bound=1, calls=sum(calls.values()))]
+    functions = ledger.flash_functions()
+    source = next((found for function in functions if (found := ledger.origin(function)) is not None), None)
+    total = sum(calls.values())
+    return [
+        Engagement(
+            name="attention",
+            promised=implementation,
+            resolved=source.describe("+".join(sorted(calls)) or "flash") if source else None,
+            digest=source.digest if source else None,
+            modules=1,
+            bound=int(source is not None),
+            calls=total,
+            reason=None if source and total else Reason.NOT_CALLED,
+            detail=None if source and total else "the attention function that ran is not the kernel's",
+        )
+    ]
+
+
+def _judge(subject: Subject, entries: list[Engagement]) -> Finding:
+    evidence = tuple(entries)
+    by_name = bool(subject.loaded.promised) or attention(subject.case.attention).hub
+    idle = (Reason.SHADOWED, Reason.NOT_APPLICABLE, Reason.NOT_REGISTERED)
+    failed = [entry for entry in entries if entry.reason is not None and entry.reason not in idle]
+    if not by_name and subject.case.mapping == "default":
+        # What the device's default mapping does not promise is no fallback.
+        failed = [entry for entry in failed if entry.reason not in NOT_PROMISED]
+    if failed:
+        first = failed[0]
+        return Finding(
+            Outcome.FALLBACK,
+            first.reason,
+            f"{first.name}: {first.promised} was asked for, and {first.bound} of {first.modules} modules have it, with "
+            f"{first.calls} calls ({first.reason}). {first.detail or ''}",
+            evidence=evidence,
+        )
+    engaged = [entry for entry in entries if entry.bound and entry.calls]
+    if engaged:
+        return Finding(
+            Outcome.PASS,
+            message="; ".join(f"{entry.name}: {entry.calls} calls in {entry.bound} modules" for entry in engaged),
+            measures={"calls": sum(entry.calls for entry in engaged)},
+            evidence=evidence,
+        )
+    reason = next((entry.reason for entry in entries if entry.reason is not None), Reason.NOT_REGISTERED)
+    return Finding(
+        Outcome.NOT_RUN,
+        reason,
+        f"the mapping promises no kernel for this model on {subject.backend.device} in {subject.case.mode}: "
+        + ("; ".join(f"{entry.name} {entry.reason}" for entry in entries) or "the model registers no name"),
+        evidence=evidence,
+    )

@@ -1,0 +1,63 @@
+"""Peak memory of a call, in bytes of tensors alive at once above what was alive before.
+
+Accelerators count it in their allocator. The CPU's allocator does not, so there a dispatch mode follows every storage
+that an operator returns until it is freed; views and in-place results share storage and are counted once.
+"""
+
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from suite.device import Backend
+
+__all__ = ["peak_bytes"]
+
+
+class _Storages(TorchDispatchMode):
+    """Sums the storages that are alive, and keeps the highest sum."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.alive = 0
+        self.peak = 0
+        self._known: set[int] = set()
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        result = func(*args, **(kwargs or {}))
+        for leaf in torch.utils._pytree.tree_leaves(result):
+            if isinstance(leaf, torch.Tensor):
+                self._follow(leaf)
+        return result
+
+    def _follow(self, tensor: torch.Tensor) -> None:
+        storage = tensor.untyped_storage()
+        key, size = storage.data_ptr(), storage.nbytes()
+        if key == 0 or key in self._known:
+            return
+        self._known.add(key)
+        self.alive += size
+        self.peak = max(self.peak, self.alive)
+        weakref.finalize(storage, self._freed, key, size)
+
+    def _freed(self, key: int, size: int) -> None:
+        self._known.discard(key)
+        self.alive -= size
+
+
+def peak_bytes(backend: Backend, call: Callable[[], object]) -> int:
+    """Peak of one call; the result is dropped before return."""
+    if backend.has_peak_memory():
+        backend.synchronize()
+        before = backend.memory_allocated()
+        backend.reset_peak_memory()
+        call()
+        backend.synchronize()
+        return max(0, backend.peak_memory() - before)
+    with _Storages() as storages:
+        call()
+    return storages.peak

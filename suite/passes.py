@@ -1,0 +1,172 @@
+"""The passes that a model is put through: inputs, forward, forward and backward, prefill and decode.
+
+One vocabulary for both arms and for the float64 truth, so that what is compared is the same work. Tensors come back
+as float64 on the CPU, rows of padded positions left out.
+"""
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from cases.inputs import INPUTS, SEED, Inputs
+from cases.models import Model
+from suite.numerics import InDouble, RoutingReplay
+
+__all__ = ["Batch", "Gradients", "Truth", "batch", "decode_step", "forward", "forward_backward", "stepwise"]
+
+END_TOKEN = 2
+"""End-of-text of the zoo's configurations: CLIP reads its output where this stands."""
+FIRST_TOKEN = 3
+"""Ids below are special."""
+PREFILL = 40
+"""Tokens of the prompt in the stepwise pass; the rest of the sequence is decoded one by one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Token ids of one recipe, on the device."""
+
+    name: str
+    arguments: dict[str, torch.Tensor]
+    """``input_ids`` (rows × tokens), and ``attention_mask`` where there is padding."""
+    kept: torch.Tensor
+    """rows × tokens, True where the output counts; on the CPU."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gradients:
+    """Output and gradients of one training pass."""
+
+    output: torch.Tensor
+    by_name: dict[str, torch.Tensor]
+    missing: tuple[str, ...]
+    """Parameters without a gradient."""
+
+
+def batch(recipe: Inputs, device: torch.device, vocabulary: int) -> Batch:
+    """Draw the token ids of a recipe, the same on every machine."""
+    generator = torch.Generator().manual_seed(SEED)
+    ids = torch.randint(FIRST_TOKEN, vocabulary, (recipe.rows, recipe.tokens), generator=generator)
+    ids[:, -1] = END_TOKEN
+    kept = torch.ones_like(ids, dtype=torch.bool)
+    for row, padding in enumerate(recipe.padding):
+        kept[row, :padding] = False
+    ids[~kept] = 0
+    arguments = {"input_ids": ids.to(device)}
+    if not bool(kept.all()):
+        arguments["attention_mask"] = kept.long().to(device)
+    return Batch(recipe.name, arguments, kept)
+
+
+def _output(record: Model, result: Any) -> torch.Tensor:
+    for name in ("logits", "text_embeds", "last_hidden_state"):
+        value = getattr(result, name, None)
+        if isinstance(value, torch.Tensor):
+            return value
+    raise TypeError(f"{record.name}: the output {type(result).__name__} has no logits, text_embeds or hidden state")
+
+
+def run(model: Any, record: Model, given: Batch) -> torch.Tensor:
+    """Output of one forward pass as the model gives it."""
+    options = {"use_cache": False} if record.generates else {}
+    return _output(record, model(**given.arguments, **options))
+
+
+def _rows(output: torch.Tensor, given: Batch) -> torch.Tensor:
+    kept = output.detach().double().cpu()
+    return kept[given.kept] if kept.dim() == 3 else kept
+
+
+def forward(model: Any, record: Model, given: Batch) -> torch.Tensor:
+    """Rows × width in float64 of one forward pass without gradients."""
+    with torch.no_grad():
+        return _rows(run(model, record, given), given)
+
+
+def forward_backward(model: Any, record: Model, given: Batch) -> Gradients:
+    """One training pass: the gradients of a fixed random projection of the output, which reaches every logit."""
+    model.zero_grad(set_to_none=True)
+    output = run(model, record, given)
+    kept = output[given.kept.to(output.device)] if output.dim() == 3 else output
+    generator = torch.Generator().manual_seed(SEED + 1)
+    direction = torch.randn(kept.shape, generator=generator, dtype=torch.float64)
+    exact = torch.float64 if kept.dtype is torch.float64 else torch.float32
+    (kept.to(exact) * direction.to(kept.device, exact)).sum().div(direction.numel() ** 0.5).backward()
+    named = [(name, parameter) for name, parameter in model.named_parameters() if parameter.requires_grad]
+    gradients = {name: p.grad.detach().double().cpu() for name, p in named if p.grad is not None}
+    missing = tuple(name for name, parameter in named if parameter.grad is None)
+    model.zero_grad(set_to_none=True)
+    return Gradients(_rows(output, given), gradients, missing)
+
+
+def _cached(model: Any, record: Model, ids: torch.Tensor, cache: dict[str, Any]) -> tuple[torch.Tensor, dict[str, Any]]:
+    result = model(input_ids=ids, use_cache=True, **cache)
+    for name in ("past_key_values", "cache_params"):
+        if getattr(result, name, None) is not None:
+            cache = {name: getattr(result, name)}
+    return _output(record, result), cache
+
+
+def stepwise(model: Any, record: Model, given: Batch) -> torch.Tensor:
+    """Prefill of ``PREFILL`` tokens, then the rest one token at a time with the cache; rows × width in float64."""
+    ids = given.arguments["input_ids"]
+    with torch.no_grad():
+        output, cache = _cached(model, record, ids[:, :PREFILL], {})
+        steps = [output]
+        for position in range(PREFILL, ids.shape[1]):
+            output, cache = _cached(model, record, ids[:, position : position + 1], cache)
+            steps.append(output)
+    joined = torch.cat(steps, dim=1).double().cpu()
+    return joined.reshape(-1, joined.shape[-1])
+
+
+def decode_step(model: Any, record: Model, given: Batch) -> None:
+    """A prefill and one decoded token: the least that calls every kernel of generation."""
+    ids = given.arguments["input_ids"]
+    with torch.no_grad():
+        _, cache = _cached(model, record, ids[:, :PREFILL], {})
+        _cached(model, record, ids[:, PREFILL : PREFILL + 1], cache)
+
+
+class Truth:
+    """The same model with the same weights in float64, PyTorch only, eager attention, on the CPU.
+
+    Answers are computed when first asked for and kept. ``routing`` are the experts it chose, pass by pass.
+    """
+
+    def __init__(self, model: Any, record: Model) -> None:
+        self._model = model.double().cpu()
+        self._record = record
+        self._kept: dict[tuple[str, str], tuple[Any, list[torch.Tensor]]] = {}
+        cpu, vocabulary = torch.device("cpu"), int(model.config.vocab_size)
+        self._batches = {name: batch(recipe, cpu, vocabulary) for name, recipe in INPUTS.items()}
+
+    def _ask(self, kind: str, recipe: str, call: Callable[[Any, Model, Batch], Any]) -> tuple[Any, list[torch.Tensor]]:
+        if (kind, recipe) not in self._kept:
+            recorded: list[torch.Tensor] = []
+            before = torch.get_default_dtype()
+            torch.set_default_dtype(torch.float64)
+            try:
+                with ExitStack() as stack:
+                    stack.enter_context(RoutingReplay(recorded, recording=True))
+                    stack.enter_context(InDouble())
+                    answer = call(self._model, self._record, self._batches[recipe])
+            finally:
+                torch.set_default_dtype(before)
+            self._kept[kind, recipe] = answer, recorded
+        return self._kept[kind, recipe]
+
+    def forward(self, recipe: str) -> tuple[torch.Tensor, list[torch.Tensor]]:
+        """Output rows, and the routing to replay."""
+        return self._ask("forward", recipe, forward)
+
+    def gradients(self, recipe: str) -> tuple[Gradients, list[torch.Tensor]]:
+        """Output and gradients, and the routing to replay."""
+        return self._ask("gradients", recipe, forward_backward)
+
+    def stepwise(self, recipe: str) -> tuple[torch.Tensor, list[torch.Tensor]]:
+        """Output rows of prefill and decode, and the routing to replay."""
+        return self._ask("stepwise", recipe, stepwise)

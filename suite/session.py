@@ -1,0 +1,221 @@
+"""A run as the pytest controller sees it: its folder, its Hub, its device, its environment, its end.
+
+Opened before any worker starts and before anything imports torch or huggingface_hub, since both read their settings
+from the environment at import. What workers need goes to them in ``facts``, a dictionary of plain values.
+"""
+
+import importlib.metadata
+import os
+import platform
+import re
+import shlex
+import subprocess
+import sys
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from reports import store
+from reports.record import Environment, LoadedKernel, Record, encode
+from suite import hub
+from suite.device import BACKENDS, DeviceInfo, probe_in_subprocess
+from suite.options import HubChoice, OptionError, Options
+
+__all__ = ["ROOT", "Session", "facts_for_listing", "open_session"]
+
+ROOT = Path(__file__).resolve().parent.parent
+KERNELS = ROOT / "cases" / "kernels"
+
+PACKAGES = (
+    "torch",
+    "transformers",
+    "kernels",
+    "huggingface_hub",
+    "accelerate",
+    "pytest",
+    "pytest-benchmark",
+    "pytest-xdist",
+    "pytest-timeout",
+    "triton",
+    "fla-core",
+    "flash-attn",
+    "mamba-ssm",
+    "causal-conv1d",
+)
+"""What a result can depend on. Those that are not installed are left out of ``environment.json``."""
+
+
+@dataclass
+class Session:
+    """An open run."""
+
+    folder: Path
+    device: DeviceInfo
+    environment: Environment
+    facts: dict[str, Any]
+    done: frozenset[tuple[str, str]] = frozenset()
+    """(case, property) pairs recorded by the run that is resumed."""
+    resources: ExitStack = field(default_factory=ExitStack)
+
+    def close(self, exit_status: int) -> None:
+        """Write the end of the run into its environment, and the lock of the kernels that were loaded."""
+        self.resources.close()
+        try:
+            records: tuple[Record, ...] = store.read_run(self.folder).records
+        except store.RunError:
+            records = ()
+        kernels = _kernels(records)
+        self.environment = msgspec.structs.replace(
+            self.environment,
+            kernels=kernels,
+            shims=tuple(sorted({shim for record in records for shim in record.shims})),
+            ended=_now(),
+            exit_status=exit_status,
+        )
+        self._write()
+        lock = [msgspec.to_builtins(kernel) for kernel in kernels]
+        (self.folder / store.LOCK).write_bytes(msgspec.json.format(msgspec.json.encode(lock), indent=2))
+
+    def _write(self) -> None:
+        (self.folder / store.ENVIRONMENT).write_bytes(msgspec.json.format(encode(self.environment), indent=2))
+
+
+def open_session(options: Options, planned: int, workers: int) -> Session:
+    """Find the device, make the folder, start the Hub, and set the environment variables that workers inherit.
+
+    Raises:
+        ProbeError: the device is not there.
+        OptionError: the folder is in use or cannot be written, or the real Hub was asked for and does not answer.
+    """
+    info = probe_in_subprocess(options.device, ROOT)
+    folder, done = _folder(options, info)
+    resources = ExitStack()
+    endpoint, local_root = _open_hub(options, folder, resources)
+    facts = {
+        "folder": str(folder),
+        "device": info.device.value,
+        "device_count": info.count,
+        "local_root": local_root,
+        "embedded": endpoint == "embedded",
+        "threads": max(1, len(os.sched_getaffinity(0)) // workers) if hasattr(os, "sched_getaffinity") else 1,
+        "rerun": options.rerun,
+    }
+    _, _, index = options.device.partition(":")
+    if index:
+        os.environ.update(BACKENDS[info.device].masked(int(index), os.environ))
+    environment = Environment(
+        suite_commit=_commit(),
+        command=shlex.join(["pytest", *sys.argv[1:]]),
+        started=_now(),
+        device=info.device,
+        device_name=info.name,
+        device_count=info.count,
+        driver=info.driver,
+        memory_bytes=info.memory_bytes,
+        packages=_packages(),
+        python=platform.python_version(),
+        platform=platform.platform(),
+        threads=int(facts["threads"]),
+        hub=endpoint,
+        tier=options.selection.tier,
+        planned=planned,
+    )
+    session = Session(folder, info, environment, facts, done, resources)
+    session._write()
+    return session
+
+
+def facts_for_listing() -> dict[str, Any]:
+    """What ``--collect-only`` needs: nothing is probed, opened or written."""
+    return {"folder": None}
+
+
+def _folder(options: Options, info: DeviceInfo) -> tuple[Path, frozenset[tuple[str, str]]]:
+    if options.resume is not None:
+        folder = options.resume.resolve()
+        try:
+            run = store.read_run(folder)
+        except store.RunError as error:
+            raise OptionError(f"--resume: {error}") from None
+        if run.environment is not None and run.environment.device != info.device:
+            raise OptionError(
+                f"--resume {options.resume}: that run was made on {run.environment.device}, this one is for "
+                f"{info.device}; a folder holds one device"
+            )
+        again = {"CRASH", "TIMEOUT", "HARNESS_ERROR"}
+        return folder, frozenset((r.case, r.property.value) for r in run.records if r.outcome not in again)
+    name = f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{info.device}"
+    folder = (options.out or Path("runs") / name).resolve()
+    if (folder / store.RESULTS).exists():
+        raise OptionError(f"--out {folder}: holds a run already; give another folder, or --resume {folder} to go on")
+    try:
+        (folder / "logs").mkdir(parents=True, exist_ok=True)
+        (folder / store.RESULTS).touch()
+    except OSError as error:
+        raise OptionError(f"--out {folder}: {error.strerror}; give a folder that can be written") from None
+    return folder, frozenset()
+
+
+def _open_hub(options: Options, folder: Path, resources: ExitStack) -> tuple[str, str | None]:
+    """Where kernels come from: ``embedded`` or an address, and the folder to load bundled kernels from, if on disk."""
+    choice = options.hub
+    if choice is not HubChoice.EMBEDDED and hub.real_hub_answers():
+        # The real Hub has none of the bundled kernels, so they are loaded from disk.
+        attention = KERNELS / "attention" / "v1"
+        overrides = [entry for entry in os.environ.get("LOCAL_KERNELS", "").split(":") if entry]
+        os.environ["LOCAL_KERNELS"] = ":".join([*overrides, f"embedded/attention={attention}"])
+        return os.environ.get("HF_ENDPOINT", "https://huggingface.co"), str(KERNELS)
+    if choice is HubChoice.ONLINE:
+        raise OptionError("--hub online: the Hub does not answer (offline, or HF_HUB_OFFLINE is set); try --hub embedded")
+    server = resources.enter_context(hub.EmbeddedHub(hub.bundled_repositories(KERNELS)))
+    os.environ.update(hub.environment_for(server.endpoint, folder / "cache"))
+    return "embedded", None
+
+
+def _packages() -> dict[str, str]:
+    found = {}
+    for name in PACKAGES:
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def _commit() -> str:
+    def git(*words: str) -> str:
+        command = ["git", *words]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=10, check=False)
+        return done.stdout.strip() if done.returncode == 0 else ""
+
+    try:
+        commit, changed = git("rev-parse", "HEAD"), git("status", "--porcelain", "--untracked-files=no")
+    except (OSError, subprocess.TimeoutExpired):
+        commit, changed = "", ""
+    return f"{commit or 'unknown'}{' with changes' if changed else ''}"
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+_RESOLVED = re.compile(r"(?P<repo>[^@:]+)(?:@(?P<revision>[^:]+))?:(?P<name>.*) \((?P<variant>[^)]+)\)")
+
+
+def _kernels(records: tuple[Record, ...]) -> tuple[LoadedKernel, ...]:
+    found = {}
+    for entry in (entry for record in records for entry in record.evidence if entry.resolved and entry.digest):
+        match = _RESOLVED.fullmatch(entry.resolved or "")
+        if match:
+            found[match["repo"], match["variant"], entry.digest] = LoadedKernel(
+                name=match["repo"].rpartition("/")[2],
+                repo=match["repo"],
+                revision=match["revision"],
+                variant=match["variant"],
+                digest=entry.digest or "",
+            )
+    return tuple(found[key] for key in sorted(found, key=str))

@@ -1,0 +1,48 @@
+"""Makes the bench of a worker process: the first place where a worker imports torch and the libraries under test."""
+
+import logging
+import os
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+
+from cases.axes import Device
+from reports import store
+from suite.bench import Bench
+from suite.device import BACKENDS
+from suite.loading import Loader
+from suite.options import Options
+from suite.recorder import Recorder
+from suite.subject import Shelf
+
+__all__ = ["make_bench"]
+
+
+def make_bench(options: Options, facts: dict[str, Any]) -> Bench:
+    """A bench for the options and the facts that the controller handed over."""
+    torch.set_num_threads(int(facts["threads"]))
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"
+    transformers.utils.logging.disable_progress_bar()
+    # kernels warns for every layer without a mapping, which the ledger says once and better.
+    logging.getLogger("kernels").setLevel(logging.ERROR)
+    folder = Path(facts["folder"])
+    loader = Loader(
+        backend=BACKENDS[Device(facts["device"])],
+        local_root=None if facts["local_root"] is None else Path(facts["local_root"]),
+        trusted=options.trusted,
+        user=dict(options.selection.kernels),
+    )
+    models = folder / "cache" / "models"
+    models.mkdir(parents=True, exist_ok=True)
+    bench = Bench(
+        Shelf(loader, models),
+        Recorder(folder, facts["rerun"]),
+        budget=options.budget,
+        embedded=bool(facts["embedded"]),
+    )
+    # What a former worker of this run found out, if this one replaces it.
+    for record in store.read_run(folder).records:
+        bench.know(record)
+    return bench

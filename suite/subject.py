@@ -1,0 +1,114 @@
+"""One case made ready: its model loaded and kernelized, its inputs, its two arms, its float64 truth.
+
+Expensive parts are made when first asked for. Models on disk and truths are kept from case to case, since neighbours
+in the plan share them; a subject itself lives for one case and undoes what it changed in the process.
+"""
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from cases.attention import ATTENTIONS, attention
+from cases.axes import DType
+from cases.case import Case
+from cases.inputs import INPUTS
+from cases.models import MODELS
+from suite import passes, zoo
+from suite.arms import Arms
+from suite.loading import Loaded, Loader
+from suite.numerics import RoutingReplay
+
+__all__ = ["Shelf", "Subject"]
+
+
+class Shelf:
+    """What outlives a case: saved models, and the truths of the model and dtype in use."""
+
+    def __init__(self, loader: Loader, folder: Path) -> None:
+        self.loader = loader
+        self._folder = folder
+        self._truth: tuple[tuple[str, DType], passes.Truth] | None = None
+
+    def path(self, case: Case) -> Path:
+        """Folder of the saved model."""
+        return zoo.build(MODELS[case.model], self._folder)
+
+    def truth(self, case: Case) -> passes.Truth:
+        """The float64 model of a case. One is kept: the plan visits each model and dtype once."""
+        key = (case.model, case.dtype)
+        if self._truth is None or self._truth[0] != key:
+            self._truth = key, passes.Truth(self.loader.plain(case, self.path(case)), MODELS[case.model])
+        return self._truth[1]
+
+
+class Subject:
+    """A case with everything that its checks need."""
+
+    def __init__(self, case: Case, shelf: Shelf) -> None:
+        self.case = case
+        self.record = MODELS[case.model]
+        self.loader = shelf.loader
+        self.backend = shelf.loader.backend
+        self._shelf = shelf
+
+    @cached_property
+    def loaded(self) -> Loaded:
+        """The model as the case says. Raises what the libraries raise."""
+        return self.loader.load(self.case, self._shelf.path(self.case))
+
+    @property
+    def truth(self) -> passes.Truth:
+        """The same weights in float64."""
+        return self._shelf.truth(self.case)
+
+    @property
+    def reference_attention(self) -> str | None:
+        """What the attention of the PyTorch arm is.
+
+        The same as the case's, unless that is what is being tested: then SDPA, or eager where SDPA itself is tested or
+        the model has none.
+        """
+        choice = attention(self.case.attention)
+        if not choice.hub and self.case.mapping != "pytorch":
+            return choice.implementation
+        return "sdpa" if choice.hub and "sdpa" in self.record.attentions else "eager"
+
+    @cached_property
+    def arms(self) -> Arms:
+        """Kernels and PyTorch on one model."""
+        return Arms(self.loaded.model, self.loader.implementation(self.case), self.reference_attention)
+
+    @cached_property
+    def batches(self) -> dict[str, passes.Batch]:
+        """The input recipes, on the device."""
+        device, vocabulary = self.backend.torch_device(), int(self.loaded.model.config.vocab_size)
+        return {name: passes.batch(recipe, device, vocabulary) for name, recipe in INPUTS.items()}
+
+    def ask(
+        self, call: Callable[[Any, Any, passes.Batch], Any], recipe: str, routing: list[torch.Tensor] | None = None
+    ) -> Any:
+        """Put the model, in the arm that is on, through one pass."""
+        with ExitStack() as stack:
+            if routing:
+                stack.enter_context(RoutingReplay(routing, recording=False))
+            return call(self.loaded.model, self.record, self.batches[recipe])
+
+    @property
+    def tests_a_kernel(self) -> bool:
+        """Whether a Hub kernel was asked for, so that a pass needs proof of calls."""
+        return self.case.mapping != "pytorch" or attention(self.case.attention).hub
+
+    @property
+    def attention_implementation(self) -> str | None:
+        """The ``attn_implementation`` whose calls are counted: SDPA's, a Hub kernel's, or none."""
+        choice = attention(self.case.attention)
+        return choice.implementation if choice.hub or choice is ATTENTIONS["sdpa"] else None
+
+    def close(self) -> None:
+        """Give the process back as it was: shared function objects become PyTorch's again."""
+        if "loaded" in self.__dict__:
+            self.arms.release()
