@@ -1,8 +1,9 @@
 """The chart of speedups, as a Vega-Lite specification written with Altair: a point and its interval per measurement on
-a logarithmic axis with a line at 1. It draws at most ``SHOWN`` measurements, the ones furthest from 1.
+a logarithmic axis with a line at 1. It draws at most ``SHOWN`` measurements: of more, the fastest and the slowest.
 """
 
 import math
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,11 +11,12 @@ from typing import Any
 import altair
 
 from reports.clean import one_line
+from reports.evidence import case_of
 from reports.record import Record, Speed
 from reports.verdict import speed_figures
 from reports.words import TIMES
 
-__all__ = ["SHOWN", "SpeedRow", "most_extreme", "specification", "speed_rows"]
+__all__ = ["SHOWN", "SpeedGroup", "SpeedRow", "both_ends", "specification", "speed_groups", "speed_rows"]
 
 SHOWN = 60
 """Measurements that fit a chart whose labels can still be read."""
@@ -74,10 +76,40 @@ def speed_rows(records: Sequence[Record]) -> list[SpeedRow]:
     return rows
 
 
-def most_extreme(rows: Sequence[SpeedRow], limit: int = SHOWN) -> list[SpeedRow]:
-    """The rows furthest from 1, fastest first."""
-    far = sorted(rows, key=lambda row: -abs(math.log(row.ratio)))[:limit]
-    return sorted(far, key=lambda row: (-row.ratio, row.case, row.phase))
+def both_ends(rows: Sequence[SpeedRow], limit: int = SHOWN) -> list[SpeedRow]:
+    """The fastest and the slowest of rows in order, as many of either; all, if they fit."""
+    if len(rows) <= limit:
+        return list(rows)
+    return [*rows[: limit // 2], *rows[-(limit // 2) :]]
+
+
+@dataclass(frozen=True, slots=True)
+class SpeedGroup:
+    """The measurements of one mapping, taken together."""
+
+    mapping: str
+    number: int
+    mean: float
+    """Geometric mean of the ratios."""
+    verdicts: dict[Speed, int]
+
+
+def speed_groups(rows: Sequence[SpeedRow], limit: int = 30) -> list[SpeedGroup]:
+    """Geometric mean and verdicts by mapping, the largest groups first."""
+    members: defaultdict[str, list[SpeedRow]] = defaultdict(list)
+    for row in rows:
+        case = case_of(row.case)
+        members[case.mapping if case else row.case].append(row)
+    groups = [
+        SpeedGroup(
+            mapping=one_line(mapping, 60),
+            number=len(found),
+            mean=math.exp(math.fsum(math.log(row.ratio) for row in found) / len(found)),
+            verdicts={kind: number for kind in Speed if (number := sum(row.verdict is kind for row in found))},
+        )
+        for mapping, found in members.items()
+    ]
+    return sorted(groups, key=lambda group: (-group.number, group.mapping))[:limit]
 
 
 def _figure(value: object) -> str:
@@ -132,7 +164,7 @@ def specification(rows: Sequence[SpeedRow]) -> dict[str, Any]:
         x=altair.X("low:Q", scale=x_scale, axis=x_axis, title="speedup: time of PyTorch / time of the kernel"),
         x2="high:Q",
     )
-    point = base.mark_point(size=75, filled=True, opacity=1).encode(x=altair.X("ratio:Q", scale=x_scale), shape=shape)
+    point = base.mark_point(size=95, filled=True, opacity=1).encode(x=altair.X("ratio:Q", scale=x_scale), shape=shape)
     one = (
         altair.Chart(_inline([{"one": 1}]))
         .mark_rule(strokeDash=[5, 4], strokeWidth=1.5, color="#888")

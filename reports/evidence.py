@@ -5,14 +5,15 @@ computes the same in PyTorch. This module reads the ledger in the records and sa
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from cases.attention import attention
 from cases.axes import Property
 from cases.case import Case
 from reports.record import Engagement, Outcome, Record
 
-__all__ = ["Ledger", "Violation", "case_of", "kernel_calls", "kernels_of"]
+__all__ = ["PLAIN", "Ledger", "Violation", "case_of", "kernel_calls", "kernels_of"]
 
-PLAIN_MAPPINGS = frozenset({"none", "pytorch"})
-"""Names of mappings that ask for no kernel."""
+PLAIN = "pytorch"
+"""As a mapping or as a promise: no kernel is asked for."""
 
 EXEMPT = frozenset({Property.STATEMENT, Property.LOAD})
 """Properties that may hold without a kernel call: a statement may be that PyTorch takes over, loading calls none."""
@@ -36,7 +37,7 @@ def case_of(identity: str) -> Case | None:
 
 def kernels_of(entries: Iterable[Engagement]) -> tuple[Engagement, ...]:
     """The lines of a ledger that are about a kernel and not about PyTorch as the thing asked for."""
-    return tuple(entry for entry in entries if entry.promised != "pytorch")
+    return tuple(entry for entry in entries if entry.promised != PLAIN)
 
 
 def kernel_calls(entries: Iterable[Engagement]) -> int:
@@ -60,14 +61,14 @@ class Ledger:
             if record.evidence and (record.property is Property.ENGAGE or record.case not in self._of_case):
                 self._of_case[record.case] = record.evidence
             if not self._asked.get(record.case):
-                self._asked[record.case] = bool(kernels_of(record.evidence)) or _names_a_mapping(record.case)
+                self._asked[record.case] = bool(kernels_of(record.evidence)) or _names_a_kernel(record.case)
 
     def cases(self) -> dict[str, tuple[Engagement, ...]]:
         """The ledger of each case that has one."""
         return self._of_case
 
     def asks(self, case: str) -> bool:
-        """Whether a case asks for a kernel: by its ledger, or by the mapping that its id names."""
+        """Whether a case asks for a kernel: by its ledger, or by the mapping or the attention that its id names."""
         return self._asked.get(case, False)
 
     def entries(self, record: Record) -> tuple[Engagement, ...]:
@@ -97,6 +98,6 @@ class Ledger:
         return None
 
 
-def _names_a_mapping(identity: str) -> bool:
+def _names_a_kernel(identity: str) -> bool:
     case = case_of(identity)
-    return case is not None and case.mapping not in PLAIN_MAPPINGS
+    return case is not None and (case.mapping != PLAIN or attention(case.attention).hub)

@@ -82,7 +82,7 @@ def render_html(run: Run) -> str:
     ledger = Ledger(run.records)
     ordered = views.severest(run.records)
     rows = chart.speed_rows(verdict.speedups.measured)
-    shown = chart.most_extreme(rows)
+    shown = chart.both_ends(rows)
     specification = chart.specification(shown) if shown else None
     accuracies, largest_errors = views.accuracy(run.records)
     grade_rows, unrepeatable = views.grades(run.records)
@@ -103,6 +103,7 @@ def render_html(run: Run) -> str:
             grade_rows=grade_rows,
             unrepeatable=unrepeatable,
             speed_rows=_table_of_speeds(shown),
+            speed_groups=chart.speed_groups(rows),
             speed_total=len(rows),
             speed_shown=len(shown),
             first=ordered[:FIRST_ROWS],
@@ -126,11 +127,9 @@ def _policy(scripts: list[Script]) -> str:
 
 
 def _table_of_speeds(shown: list[chart.SpeedRow]) -> views.Bounded[chart.SpeedRow]:
-    """The same rows as in the chart for readers without scripts or eyesight, both ends first."""
-    if len(shown) <= SPEED_ROWS:
-        return views.Bounded(tuple(shown))
-    half = SPEED_ROWS // 2
-    return views.Bounded((*shown[:half], *shown[-half:]), len(shown) - SPEED_ROWS)
+    """The same rows as in the chart, for readers without scripts or eyesight."""
+    ends = chart.both_ends(shown, SPEED_ROWS)
+    return views.Bounded(tuple(ends), len(shown) - len(ends))
 
 
 def _lock_text(lock: Any) -> str:

@@ -1,8 +1,8 @@
 """A run on disk: the folder with ``results.jsonl``, ``environment.json`` and, at times, ``kernels.lock.json``.
 
-Reading treats the files as untrusted: sizes are bounded, every line is validated, and a line that cannot be read (torn
-Reading treats the files as untrusted: sizes are bounded, every line is validated, and one that cannot be read (torn
-by a crash, or hostile) is kept as a ``BrokenLine`` that the report shows. Writing is one system call per record: a crash
+Reading treats the files as untrusted: sizes are bounded, every line is validated, and one that cannot be read (torn by
+a crash, or hostile) is kept as a ``BrokenLine`` that the report shows. Writing is one system call per record: a crash
+loses at most the line being written, and several worker processes can share the file.
 """
 
 import os

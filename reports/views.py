@@ -12,7 +12,7 @@ from typing import Generic, TypeVar
 
 from cases.axes import Property
 from reports.clean import clean, one_line
-from reports.evidence import Ledger, case_of
+from reports.evidence import PLAIN, Ledger, case_of
 from reports.record import Determinism, Engagement, Outcome, Reason, Record
 from reports.verdict import FAILING, count, severity, worst
 
@@ -108,7 +108,7 @@ class Matrix:
     """Records that are in no cell, since there are too many rows or columns."""
 
 
-def matrix(records: Iterable[Record], axis: str, rows: int = 80, columns: int = 16) -> Matrix:
+def matrix(records: Iterable[Record], axis: str, rows: int = 80, columns: int = 32) -> Matrix:
     """Model against ``mapping`` or ``attention``. Of too many of either, those with most records stay."""
     found: defaultdict[tuple[str, str], list[Record]] = defaultdict(list)
     for record in records:
@@ -168,7 +168,7 @@ class LedgerLine:
     @property
     def state(self) -> str:
         """``engaged``, ``partly``, ``fallback``, or ``pytorch`` where that was asked for."""
-        if self.promised == "pytorch":
+        if self.promised == PLAIN:
             return "pytorch"
         if self.calls and self.bound >= self.modules and self.reason is None:
             return "engaged"
