@@ -142,9 +142,7 @@ def specification(rows: Sequence[SpeedRow]) -> dict[str, Any]:
     present = [verdict for verdict in SHAPES if any(row.verdict is verdict for row in rows)]
     names = [verdict.value for verdict in present]
     x_scale = altair.Scale(type="log", nice=False, padding=12)
-    y = altair.Y(
-        "label:N", sort=order, title=None, axis=altair.Axis(labelLimit=520, ticks=False, domain=False, grid=True)
-    )
+    y = altair.Y("label:N", sort=order, title=None, axis=altair.Axis(ticks=False, domain=False, grid=True))
     colour = altair.Color(
         "verdict:N",
         scale=altair.Scale(domain=names, range=[COLOURS[verdict] for verdict in present]),

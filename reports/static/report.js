@@ -68,8 +68,7 @@
       axis: { labelColor: soft, titleColor: soft, gridColor: line, tickColor: line, domainColor: line, labelFontSize: 11, titleFontSize: 12, titleFontWeight: "normal" },
       legend: { labelColor: style.color, labelFontSize: 12, symbolSize: 90 },
     };
-    const narrow = byId("chart").clientWidth < 700;
-    if (narrow) config.axisY = { labelLimit: 170 };
+    config.axisY = { labelLimit: byId("chart").clientWidth < 700 ? 160 : 520 };
     await vegaEmbed("#chart", data.chart, {
       mode: "vega-lite", renderer: "svg", ast: true, config, theme: dark() ? "dark" : undefined,
       actions: { export: true, source: false, compiled: false, editor: false },
