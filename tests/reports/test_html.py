@@ -130,7 +130,7 @@ def test_a_hostile_report_is_harmless_in_a_browser(hostile: Path, browse: Browse
 
 
 def requests_of_page(log: Path) -> list[str]:
-    """Addresses that the page asked for. What the browser asks for itself has no origin; a page from disk has ``null``."""
+    """Addresses that the page asked for. The browser itself has no origin; a page from disk has ``null``."""
     events = json.loads(log.read_text(encoding="utf-8"))["events"]
     started = (event["params"] for event in events if "initiator" in event.get("params", {}))
     return sorted({params["url"] for params in started if params["initiator"] == "null"})
