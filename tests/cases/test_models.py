@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 import transformers
+from transformers.integrations.flash_attention import get_target_dtype
 
 from cases.models import MODELS, Model
 
@@ -121,8 +122,20 @@ def test_a_class_accepts_exactly_the_attentions_of_its_record(model: Model) -> N
         assert not network._supports_sdpa
         assert not network._supports_flash_attn
         return
+    if model.name == "gpt2-tiny":
+        # What it claims and cannot do; the test after this one says when it can.
+        assert network._supports_flash_attn
+        assert set(model.attentions) == {"eager", "sdpa"}
+        return
     accepted = {"eager", *(["sdpa"] * network._supports_sdpa), *(["bundled"] * network._supports_flash_attn)}
     assert set(model.attentions) == accepted
+
+
+def test_gpt2_dies_of_flash_attention_in_float32() -> None:
+    """Staying with two attentions after Transformers has mended the third."""
+    module = built("gpt2-tiny").transformer.h[0].attn
+    with pytest.raises(StopIteration):
+        get_target_dtype(torch.zeros(1), module)
 
 
 @tiny_models
