@@ -1,4 +1,4 @@
-"""Input recipes: which tokens a model sees. Shapes only; the tensors are drawn by ``suite`` from the seed given here."""
+"""Input recipes: which tokens a model sees. Shapes only: ``suite`` draws the tensors from the seed here."""
 
 from dataclasses import dataclass
 

@@ -5,10 +5,12 @@ planned around. ``full`` is the product of the axes minus what cannot exist; ``c
 once (pairwise covering by covertable); ``smoke`` covers every value once.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
-from itertools import product
+from itertools import combinations, product
+from typing import Any
 
 from covertable import make
 
@@ -18,7 +20,7 @@ from cases.case import Case
 from cases.mappings import MAPPINGS, KernelReference
 from cases.models import MODELS, Model
 
-__all__ = ["STATEMENTS", "USER", "Selection", "build", "called", "properties", "requirements"]
+__all__ = ["STATEMENTS", "USER", "Selection", "build", "called", "offered", "properties", "requirements"]
 
 USER = "user"
 """Mapping name of the kernels given with ``--kernel``."""
@@ -51,6 +53,15 @@ def called(model: Model, mode: Mode) -> frozenset[str]:
     return frozenset(model.registers) | frozenset(model.called_in_decode)
 
 
+def offered(entries: Mapping[str, KernelReference], mode: Mode) -> dict[str, KernelReference]:
+    """The entries that claim to serve a mode: kernels binds no other, and raises or falls back if asked."""
+    return {
+        name: reference
+        for name, reference in entries.items()
+        if (reference.backward or not mode.trains) and (reference.compiles or not mode.compiles)
+    }
+
+
 def exists(model: Model, dtype: DType, mode: Mode, name: str, mapping: str, kernels: frozenset[str]) -> bool:
     """Whether the combination makes sense at all; the only place where the product is thinned."""
     choice = attention(name)
@@ -67,7 +78,7 @@ def exists(model: Model, dtype: DType, mode: Mode, name: str, mapping: str, kern
         # Without layer kernels there must be an attention implementation to hold against another one.
         return name not in ("eager", "none")
     entries = MAPPINGS[mapping].entries
-    return entries is None or not called(model, mode).isdisjoint(entries)
+    return entries is None or not called(model, mode).isdisjoint(offered(entries, mode))
 
 
 def build(selection: Selection) -> tuple[Case, ...]:
@@ -131,23 +142,42 @@ def _covering(axes: Axes, valid: Callable[[Row], bool], strength: int) -> Iterat
     if strength == 1:
         yield from _each_value_once(axes, valid)
         return
-    constraint = {"operator": "custom", "fields": [0, 1, 2, 3, 4], "evaluate": valid}
-    free = [axis for axis in axes if axis]
-    if len(free) < len(axes):
+    possible = [row for row in product(*axes) if valid(row)]
+    if not possible:
         return
-    for row in make([list(axis) for axis in axes], strength=2, constraints=[constraint], salt="core"):
+    # Told only which whole rows are possible, covertable runs into dead ends and needs twice as many rows. Told what
+    # is possible on any two and three axes, it sees a dead end before it is in it.
+    constraints = [_projection(possible, names) for size in (2, 3, 5) for names in combinations(range(len(axes)), size)]
+    for row in make([list(axis) for axis in axes], strength=2, constraints=constraints, salt="core"):
         yield row[0], row[1], row[2], row[3], row[4]
 
 
+def _projection(possible: list[Row], names: tuple[int, ...]) -> dict[str, Any]:
+    """The constraint, in covertable's notation, that some possible row has these values on these axes."""
+    seen = {tuple(row[name] for name in names) for row in possible}
+
+    def holds(row: Mapping[int, Any]) -> bool:
+        return tuple(row[name] for name in names) in seen
+
+    return {"operator": "fn", "requires": list(names), "evaluate": holds}
+
+
 def _each_value_once(axes: Axes, valid: Callable[[Row], bool]) -> Iterator[Row]:
-    """Greedy: take the valid row with most values not yet seen, until no value is left that any row can show."""
-    seen: set[object] = set()
-    candidates = [row for row in product(*axes) if valid(row)]
-    reachable = {(axis, value) for row in candidates for axis, value in enumerate(row)}
-    while reachable - seen:
-        best = max(candidates, key=lambda row: len(set(enumerate(row)) - seen))
-        seen |= set(enumerate(best))
-        yield best
+    """Greedy: take the valid row with most values not yet seen, until no value is left that any row can show.
+
+    Among equals the row with the least used values wins, so that no axis stands still while another is gone through.
+    """
+    used: Counter[tuple[int, object]] = Counter()
+    candidates = [(row, tuple(enumerate(row))) for row in product(*axes) if valid(row)]
+    reachable = {value for _, values in candidates for value in values}
+    while reachable - set(used):
+
+        def worth(candidate: tuple[Row, tuple[tuple[int, object], ...]]) -> tuple[int, int]:
+            return sum(value not in used for value in candidate[1]), -sum(used[value] for value in candidate[1])
+
+        row, values = max(candidates, key=worth)
+        used.update(values)
+        yield row
 
 
 def properties(case: Case) -> tuple[Property, ...]:

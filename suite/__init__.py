@@ -1,1 +1,1 @@
-"""HOW it is found out: loads models, binds kernels, runs them, and writes records. The only folder that imports torch."""
+"""HOW it is found out: loads models, binds kernels, runs them, records. The only folder that imports torch."""

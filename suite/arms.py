@@ -103,6 +103,6 @@ class Arms:
                 site.module.forward = MethodType(type(site.module).forward, site.module)
 
     def _set_attention(self, implementation: str | None) -> None:
-        # The setter of the configuration, not set_attn_implementation: that asks the Hub again, and this runs in timing.
+        # Set on the configuration: set_attn_implementation asks the Hub again, and this runs between timed samples.
         if implementation is not None and self.model.config._attn_implementation != implementation:
             self.model.config._attn_implementation = implementation

@@ -188,4 +188,3 @@ _CHECKS: dict[Property, Callable[[Subject], Finding]] = {
     Property.GENERATE: checks.generate,
     Property.MEMORY: checks.memory,
 }
-

@@ -82,7 +82,7 @@ def _judge(compared: dict[str, Comparison], what: str, extra: dict[str, Measure]
         Outcome.FAIL,
         Reason.TOLERANCE,
         f"{what} on {recipe} inputs: {problem} (limit {worst.limit:g} ×); worst at {worst.worst}, relative error "
-        f"{worst.error_kernel:.2e} against {worst.error_pytorch:.2e} of PyTorch in the same dtype, both against float64",
+        f"{worst.error_kernel:.2e} against {worst.error_pytorch:.2e} of PyTorch in that dtype, both against float64",
         measures=measures,
     )
 
@@ -205,7 +205,9 @@ def compile_(subject: Subject) -> Finding:
             f"{count} graph breaks, first: {next(iter(breaks))[:300]}",
             measures={"graph_breaks": count},
         )
-    return _judge({"dense": compare(kernel, pytorch, truth, subject.case.dtype)}, "compiled output", {"graph_breaks": 0})
+    return _judge(
+        {"dense": compare(kernel, pytorch, truth, subject.case.dtype)}, "compiled output", {"graph_breaks": 0}
+    )
 
 
 def _work(subject: Subject) -> tuple[Phase, Callable[[], object]]:
@@ -269,5 +271,3 @@ def speed(subject: Subject, budget: float) -> tuple[Phase, Finding]:
     }
     message = text if not result.unmet else f"{text}: {result.unmet}"
     return phase, Finding(Outcome.PASS, message=message, measures=measures, speed=Speed(result.verdict))
-
-

@@ -18,6 +18,7 @@ from cases import plan
 from cases.axes import Device, Property
 from cases.case import Case
 from reports import store
+from reports.verdict import judge
 from suite import session as sessions
 from suite.device import BACKENDS, ProbeError
 from suite.options import OptionError, read
@@ -52,12 +53,16 @@ class State:
 def pytest_cmdline_main(config: pytest.Config) -> None:
     """Choose the number of workers before xdist looks for it."""
     option = config.option
+    if hasattr(config, "workerinput"):
+        # A worker has no workers of its own.
+        return
     if option.numprocesses is None and not option.collectonly and not option.usepdb:
         option.numprocesses = 1
     if option.numprocesses not in (None, 0):
         if option.maxworkerrestart is None:
-            # The default gives up after four deaths per worker, and would lose the rest of the run.
-            option.maxworkerrestart = "100000"
+            # The default gives up after four deaths per worker, and would lose the rest of the run. No limit at all
+            # would restart for ever where a worker dies at its start.
+            option.maxworkerrestart = "200"
         if option.dist == "no" and option.numprocesses != 1:
             # All checks of a model on one worker: the model is built once, and its checks build on one another.
             option.dist = "loadgroup"
@@ -80,9 +85,8 @@ def pytest_configure(config: pytest.Config) -> None:
             state.done = frozenset((case, checked) for case, checked in state.worker["done"])
             _mask_device(state)
         elif not option.collectonly:
-            planned = sum(len(plan.properties(case)) for case in state.cases) + len(plan.STATEMENTS)
             workers = option.numprocesses if isinstance(option.numprocesses, int) else os.cpu_count() or 1
-            state.session = sessions.open_session(state.options, planned, max(1, workers))
+            state.session = sessions.open_session(state.options, max(1, workers))
             state.facts, state.done = state.session.facts, state.session.done
             config.pluginmanager.register(_Watcher(config, state), "kernel-suite-watcher")
     except (OptionError, ProbeError) as error:
@@ -134,6 +138,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         parsed = parse_item(item.nodeid)
         return (-1, 0) if parsed is None or parsed[0] not in rank else (rank[parsed[0]], order.index(parsed[1]))
 
+    # A module whose property no case has leaves one empty item behind.
+    items[:] = [item for item in items if not item.nodeid.endswith("[NOTSET]")]
     items.sort(key=position)
     recorded = [item for item in items if parse_item(item.nodeid) in state.done]
     if recorded:
@@ -167,7 +173,7 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
 
 def pytest_report_teststatus(report: pytest.TestReport) -> tuple[str, str, str] | None:
     """No letter per check: the progress line says more."""
-    if report.when == "call" or report.skipped or (report.failed and report.when != "call"):
+    if report.when == "call" or not report.passed:
         return report.outcome, "", report.outcome.upper()
     return None
 
@@ -189,10 +195,20 @@ class _Watcher:
         if self._state.progress and (report.when == "call" or (report.when == "setup" and not report.passed)):
             self._state.progress.finished(_short(report.nodeid), report.outcome)
 
-    def pytest_collection_finish(self) -> None:
-        """The workers know the plan by now; so does the progress line."""
-        planned = sum(len(plan.properties(case)) for case in self._state.cases) + len(plan.STATEMENTS)
-        self._state.progress = Progress(planned - len(self._state.done))
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_xdist_node_collection_finished(self, ids: list[str]) -> None:
+        """A worker knows what it is going to check; all workers know the same."""
+        self._planned(len(ids))
+
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        """The same with ``-n 0``."""
+        if session.items:
+            self._planned(len(session.items))
+
+    def _planned(self, number: int) -> None:
+        if self._state.progress is None and self._state.session is not None:
+            self._state.session.plan(number)
+            self._state.progress = Progress(number)
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_handlecrashitem(self, crashitem: str, report: pytest.TestReport) -> None:
@@ -223,8 +239,9 @@ class _Watcher:
         if self._state.progress:
             self._state.progress.close()
         opened.close(int(session.exitstatus))
-        self.text, green = reports.finish(opened.folder)
-        if session.exitstatus == pytest.ExitCode.OK and not green:
+        self.text = reports.render_all(opened.folder)
+        run = store.read_run(opened.folder)
+        if session.exitstatus == pytest.ExitCode.OK and judge(run.records, run.environment).fails:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:

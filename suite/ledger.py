@@ -1,4 +1,4 @@
-"""The engagement ledger: for each registered name what was promised, what is bound, how often it was called, and why not.
+"""The engagement ledger: by registered name what was promised, what is bound, how often it was called, why not.
 
 ``use_kernels=True`` proves nothing, and every fallback of Transformers is silent. The ledger looks at the forwards that
 are really bound, traces each to the kernel variant on disk that it comes from, counts calls in one untimed pass, and

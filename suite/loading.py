@@ -7,7 +7,7 @@ an explicit mode under ``use_kernel_mapping`` for the compile modes.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from cases.axes import Mode
 from cases.case import Case
 from cases.mappings import MAPPINGS, KernelReference
 from cases.models import MODELS
+from cases.plan import offered
 from suite.device import Backend
 from suite.numerics import torch_dtype
 
@@ -88,7 +89,7 @@ class Loader:
             if case.mode.compiles:
                 kernelize(model, mode=kernel_mode(case.mode))
             return Loaded(model, "from_pretrained(use_kernels=True)", {}, None)
-        wanted = self.user if mapping is None else mapping.entries or {}
+        wanted = offered(self.user if mapping is None else mapping.entries or {}, case.mode)
         carried = MODELS[case.model].carries
         promised = {name: self._located(reference) for name, reference in wanted.items() if name in carried}
         if not promised:
@@ -106,7 +107,7 @@ class Loader:
                 kernelize(model, mode=kernel_mode(case.mode))
             return Loaded(model, "kernelize(mode=…)", promised, by_device)
         shims = self._accept_device()
-        local = any(reference.is_local for reference in promised.values())
+        local = any(_is_local(reference) for reference in promised.values())
         config = transformers.KernelConfig(
             {name: self._entry(reference) for name, reference in promised.items()},
             use_local_kernel=local,
@@ -138,10 +139,10 @@ class Loader:
         if self.local_root is None or not reference.repository.startswith("embedded/"):
             return reference
         folder = self.local_root / reference.repository.partition("/")[2] / f"v{reference.version or 1}"
-        return KernelReference(str(folder), reference.layer)
+        return replace(reference, repository=str(folder), version=None)
 
     def _repository(self, reference: KernelReference) -> Any:
-        if reference.is_local:
+        if _is_local(reference):
             return kernels.LocalLayerRepository(Path(reference.repository), layer_name=reference.layer)
         return kernels.LayerRepository(
             reference.repository,
@@ -154,7 +155,7 @@ class Loader:
     def _entry(self, reference: KernelReference) -> Any:
         """A kernel in the notation of KernelConfig."""
         text = f"{reference.repository}:{reference.layer}"
-        if reference.is_local:
+        if _is_local(reference):
             return text
         pin = (
             {"revision": reference.revision} if reference.revision is not None else {"version": reference.version or 1}
@@ -168,3 +169,7 @@ class Loader:
         if device not in kernel_config_module.KERNELS_SUPPORTED_DEVICE_TYPES:
             kernel_config_module.KERNELS_SUPPORTED_DEVICE_TYPES.append(device)
         return (f"{SHIM}-{device}",)
+
+
+def _is_local(reference: KernelReference) -> bool:
+    return reference.repository.startswith("/")

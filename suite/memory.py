@@ -20,9 +20,9 @@ class _Storages(TorchDispatchMode):
     """Sums the storages that are alive, and keeps the highest sum."""
 
     def __init__(self) -> None:
-        super().__init__()
-        self.alive = 0
-        self.peak = 0
+        super().__init__()  # type: ignore[no-untyped-call]  # torch leaves it without annotations
+        self.alive: int = 0
+        self.peak: int = 0
         self._known: set[int] = set()
 
     def __torch_dispatch__(
@@ -60,4 +60,4 @@ def peak_bytes(backend: Backend, call: Callable[[], object]) -> int:
         return max(0, backend.peak_memory() - before)
     with _Storages() as storages:
         call()
-    return storages.peak
+    return int(storages.peak)

@@ -41,7 +41,7 @@ class Limit:
 LIMITS: dict[str, Limit] = {
     "output": Limit(2.0, 1.0, "another order of summation moves the error by less than this, a wrong formula by more"),
     "gradient": Limit(2.0, 1.0, "as for outputs; rows are parameters, since a parameter is what the optimiser sees"),
-    "generate": Limit(2.0, 4.0, "against one forward pass in the same dtype: attention over a cache sums in other blocks"),
+    "generate": Limit(2.0, 4.0, "attention over a cache sums in other blocks than over a whole sequence"),
 }
 
 
@@ -66,13 +66,14 @@ class Comparison:
 
 
 def row_errors(value: torch.Tensor, truth: torch.Tensor) -> torch.Tensor:
-    """Relative root-mean-square error of each row (last dimension) of ``value``; shape: the leading dimensions, flat."""
+    """Relative root-mean-square error of each row (last dimension) of ``value``, flat over the leading dimensions."""
     width = truth.shape[-1] if truth.dim() else 1
     difference = (value.double() - truth).reshape(-1, width)
     size = truth.reshape(-1, width).norm(dim=-1)
     # A row that is zero in truth has no relative error: measure it against a typical row instead.
     typical = size.median() if bool((size > 0).any()) else size.new_tensor(1.0)
-    return difference.norm(dim=-1) / torch.where(size > 0, size, typical.clamp_min(1e-30))
+    errors: torch.Tensor = difference.norm(dim=-1) / torch.where(size > 0, size, typical.clamp_min(1e-30))
+    return errors
 
 
 def compare(

@@ -72,8 +72,8 @@ class Options:
             raise OptionError(f"--case: {error}") from None
         if not cases:
             raise OptionError(
-                "these choices of --model, --dtype, --mode, --attention, --mapping and --kernel leave no case: no chosen "
-                "model registers the layer, or none has the attention. Leave one of them out."
+                "these choices of --model, --dtype, --mode, --attention, --mapping and --kernel leave no case: no "
+                "chosen model registers the layer, or none has the attention. Leave one of them out."
             )
         part, parts = self.shard
         return tuple(case for case in cases if shard_of(case.model, parts) == part)
@@ -166,14 +166,14 @@ def parse_kernel(text: str) -> tuple[str, KernelReference]:
     if repository.startswith("/"):
         if not Path(repository).is_dir():
             raise OptionError(f"--kernel {text!r}: there is no folder {repository}; {form}")
-        return layer, KernelReference(repository, name)
+        return layer, KernelReference(repository, name, version=None)
     repository, _, pin = repository.partition("@")
     _repository(f"--kernel {text!r}:", repository)
     if not pin:
         return layer, KernelReference(repository, name, version=1)
     if re.fullmatch(r"v\d+", pin):
         return layer, KernelReference(repository, name, version=int(pin[1:]))
-    return layer, KernelReference(repository, name, revision=pin)
+    return layer, KernelReference(repository, name, version=None, revision=pin)
 
 
 def _repository(option: str, text: str) -> str:

@@ -1,8 +1,8 @@
 """Measures two arms against each other in time: warm-up, inner loop, counterbalanced pairs, and when to stop.
 
-Knows no model and no torch: an arm is a pair of functions, and the clock and the device's ``synchronize`` are handed in, so that
-the whole procedure runs in tests on a made-up clock. Samples come in the order A B B A, since a drifting machine then
-favours neither arm; a ratio is taken within each pair only.
+Knows no model and no torch: an arm is a pair of functions, and clock and ``synchronize`` are handed
+in, so that the whole procedure runs in tests on a made-up clock. Samples come in the order A B B A, since a drifting
+machine then favours neither arm; a ratio is taken within each pair only.
 """
 
 import gc
@@ -100,9 +100,7 @@ class Sampler:
         quickest = min(self._once(arm, 1) for arm in (pytorch, kernel) for _ in range(2))
         return max(1, math.ceil(max(self.least_sample, 100 * empty) / max(quickest, 1e-9)))
 
-    def _pairs(
-        self, pytorch: Arm, kernel: Arm, calls: int, first: tuple[float, float]
-    ) -> Measurement:
+    def _pairs(self, pytorch: Arm, kernel: Arm, calls: int, first: tuple[float, float]) -> Measurement:
         logs: list[float] = []
         times: tuple[list[float], list[float]] = ([], [])
         start = self.clock.now()

@@ -61,6 +61,11 @@ class Session:
     """(case, property) pairs recorded by the run that is resumed."""
     resources: ExitStack = field(default_factory=ExitStack)
 
+    def plan(self, checks: int) -> None:
+        """Write down how many checks are going to be recorded, so that a run cut short shows as such."""
+        self.environment = msgspec.structs.replace(self.environment, planned=checks + len(self.done))
+        self._write()
+
     def close(self, exit_status: int) -> None:
         """Write the end of the run into its environment, and the lock of the kernels that were loaded."""
         self.resources.close()
@@ -84,7 +89,7 @@ class Session:
         (self.folder / store.ENVIRONMENT).write_bytes(msgspec.json.format(encode(self.environment), indent=2))
 
 
-def open_session(options: Options, planned: int, workers: int) -> Session:
+def open_session(options: Options, workers: int) -> Session:
     """Find the device, make the folder, start the Hub, and set the environment variables that workers inherit.
 
     Raises:
@@ -95,13 +100,14 @@ def open_session(options: Options, planned: int, workers: int) -> Session:
     folder, done = _folder(options, info)
     resources = ExitStack()
     endpoint, local_root = _open_hub(options, folder, resources)
-    facts = {
+    threads = _threads(workers)
+    facts: dict[str, Any] = {
         "folder": str(folder),
         "device": info.device.value,
         "device_count": info.count,
         "local_root": local_root,
         "embedded": endpoint == "embedded",
-        "threads": max(1, len(os.sched_getaffinity(0)) // workers) if hasattr(os, "sched_getaffinity") else 1,
+        "threads": threads,
         "rerun": options.rerun,
     }
     _, _, index = options.device.partition(":")
@@ -119,10 +125,10 @@ def open_session(options: Options, planned: int, workers: int) -> Session:
         packages=_packages(),
         python=platform.python_version(),
         platform=platform.platform(),
-        threads=int(facts["threads"]),
+        threads=threads,
         hub=endpoint,
         tier=options.selection.tier,
-        planned=planned,
+        planned=0,
     )
     session = Session(folder, info, environment, facts, done, resources)
     session._write()
@@ -170,10 +176,17 @@ def _open_hub(options: Options, folder: Path, resources: ExitStack) -> tuple[str
         os.environ["LOCAL_KERNELS"] = ":".join([*overrides, f"embedded/attention={attention}"])
         return os.environ.get("HF_ENDPOINT", "https://huggingface.co"), str(KERNELS)
     if choice is HubChoice.ONLINE:
-        raise OptionError("--hub online: the Hub does not answer (offline, or HF_HUB_OFFLINE is set); try --hub embedded")
+        raise OptionError("--hub online: the Hub does not answer, or HF_HUB_OFFLINE is set; try --hub embedded")
     server = resources.enter_context(hub.EmbeddedHub(hub.bundled_repositories(KERNELS)))
     os.environ.update(hub.environment_for(server.endpoint, folder / "cache"))
     return "embedded", None
+
+
+def _threads(workers: int) -> int:
+    """Threads of each worker. One core is left to the controller and the system: without it every parallel region
+    waits for the thread that was pushed aside, which on two cores made tiny models several times slower."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, (cores - 1) // workers)
 
 
 def _packages() -> dict[str, str]:

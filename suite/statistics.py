@@ -49,7 +49,7 @@ def _signed_rank_counts(pairs: int) -> tuple[int, ...]:
 
 @cache
 def signed_rank_quantile(pairs: int, alpha: float) -> int:
-    """Largest k with P(W < k) <= alpha / 2 under the null; 0 if there is none. W is the signed-rank sum of ``pairs``."""
+    """Largest k with P(W < k) <= alpha / 2 under the null; 0 if none. W is the signed-rank sum of ``pairs``."""
     allowed = alpha / 2 * 2**pairs
     below = 0
     for k, count in enumerate(_signed_rank_counts(pairs)):

@@ -62,7 +62,7 @@ def test_cleaning_removes_colours_and_spells_out_the_rest() -> None:
     assert clean("a\u202eb\x00c\ud800") == "a\\u202eb\\x00c\\ud800"
     assert clean("two\nlines\tand tab") == "two\nlines\tand tab"
     assert one_line("two\n\n lines", 100) == "two lines"
-    assert clean("é × 日本") == "é × 日本"  # noqa: RUF001
+    assert clean("é × 日本") == "é × 日本"
 
 
 def test_markdown_is_neither_table_nor_code_nor_tag() -> None:
