@@ -12,21 +12,12 @@ import transformers
 from transformers.integrations.flash_attention import get_target_dtype
 
 from cases.models import MODELS, Model
-
-TOKENS = torch.randint(3, 250, (2, 48), generator=torch.Generator().manual_seed(0))
+from tests.cases.probing import TOKENS, build, hooked, registered
 
 every_model = pytest.mark.parametrize("model", MODELS.values(), ids=list(MODELS))
 tiny_models = pytest.mark.parametrize(
     "model", [model for model in MODELS.values() if not model.timing], ids=lambda model: model.name
 )
-
-
-def build(model: Model, **settings: Any) -> Any:
-    torch.manual_seed(0)
-    config = transformers.AutoConfig.for_model(model.model_type, **model.overrides)
-    architecture = getattr(transformers, model.architecture)
-    construct = architecture.from_config if model.architecture.startswith("Auto") else architecture._from_config
-    return construct(config, **settings).eval()
 
 
 @cache
@@ -42,26 +33,12 @@ def result(output: Any) -> torch.Tensor:
     return value
 
 
-def registered(network: Any) -> Iterator[tuple[str, torch.nn.Module]]:
-    for module in network.modules():
-        if hasattr(type(module), "kernel_layer_name"):
-            yield str(type(module).kernel_layer_name), module
-        for function in getattr(module, "_kernel_funcs", {}).values():
-            yield type(function).kernel_layer_name, function
-
-
 @contextmanager
-def calls(network: torch.nn.Module) -> Iterator[set[str]]:
+def calls(network: Any) -> Iterator[set[str]]:
     """The registered names that are called within the block."""
     seen: set[str] = set()
-    # A function kernel is one object per process and hangs on every layer: hook each object once.
-    objects = {id(module): (name, module) for name, module in registered(network)}
-    handles = [module.register_forward_hook(lambda *_, name=name: seen.add(name)) for name, module in objects.values()]
-    try:
+    with hooked(network, lambda name, *_: seen.add(name)):
         yield seen
-    finally:
-        for handle in handles:
-            handle.remove()
 
 
 @every_model
@@ -87,7 +64,7 @@ def test_training_calls_exactly_the_names_of_the_record_and_reaches_every_parame
         network.train()
         with calls(network) as seen:
             loss = result(network(input_ids=TOKENS)).float().square().mean()
-        loss.backward()  # type: ignore[no-untyped-call]  # torch leaves it untyped
+        loss.backward()
         missing = [name for name, parameter in network.named_parameters() if parameter.grad is None]
     finally:
         network.eval()

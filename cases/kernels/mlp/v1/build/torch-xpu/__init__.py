@@ -1,0 +1,1 @@
+../torch-cpu/__init__.py
