@@ -24,7 +24,7 @@ from suite.device import parse_device
 
 __all__ = ["BUDGETS", "HubChoice", "OptionError", "Options", "parse_kernel", "read", "shard_of"]
 
-BUDGETS = {Tier.SMOKE: 0.25, Tier.CORE: 0.6, Tier.FULL: 10.0}
+BUDGETS = {Tier.SMOKE: 0.25, Tier.CORE: 1.5, Tier.FULL: 10.0}
 """Seconds of timing per case beyond the first eight pairs."""
 
 Member = TypeVar("Member", bound=StrEnum)

@@ -94,7 +94,7 @@ class Subject:
         """Put the model, in the arm that is on, through one pass."""
         with ExitStack() as stack:
             if routing:
-                stack.enter_context(RoutingReplay(routing, recording=False))
+                stack.enter_context(RoutingReplay(routing, recording=False, dtype=self.case.dtype))
             return call(self.loaded.model, self.record, self.batches[recipe])
 
     @property
