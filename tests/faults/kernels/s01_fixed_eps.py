@@ -1,0 +1,38 @@
+"""S01: the epsilon is that of the model the kernel was written for, not the module's."""
+
+import torch
+from torch import nn
+
+__all__ = ["Broken", "Healthy"]
+
+
+def normalise(hidden_states: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
+    """``weight * x / rms(x)``, in float32 (float64 where the input is), rounded once."""
+    wide = hidden_states.to(torch.promote_types(hidden_states.dtype, torch.float32))
+    result = wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + eps) * weight
+    return result.to(hidden_states.dtype)
+
+
+class Healthy(nn.Module):
+    """The module's own epsilon."""
+
+    weight: torch.Tensor
+    variance_epsilon: float
+    can_torch_compile = True
+    has_backward = True
+
+    def forward(self, hidden_states: torch.Tensor) -> torch.Tensor:
+        """Normalise ``[..., hidden]``."""
+        return normalise(hidden_states, self.weight, self.variance_epsilon)
+
+
+class Broken(nn.Module):
+    """1e-6, whatever the module says."""
+
+    weight: torch.Tensor
+    can_torch_compile = True
+    has_backward = True
+
+    def forward(self, hidden_states: torch.Tensor) -> torch.Tensor:
+        """Normalise ``[..., hidden]``."""
+        return normalise(hidden_states, self.weight, 1e-6)

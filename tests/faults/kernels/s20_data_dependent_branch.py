@@ -1,0 +1,41 @@
+"""S20: says that it compiles, and looks at the data to choose its way, which no graph can hold."""
+
+import torch
+from torch import nn
+
+__all__ = ["Broken", "Healthy"]
+
+
+def normalise(hidden_states: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
+    """``weight * x / rms(x)``, in float32 (float64 where the input is), rounded once."""
+    wide = hidden_states.to(torch.promote_types(hidden_states.dtype, torch.float32))
+    result = wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + eps) * weight
+    return result.to(hidden_states.dtype)
+
+
+class Healthy(nn.Module):
+    """One way for all data."""
+
+    weight: torch.Tensor
+    variance_epsilon: float
+    can_torch_compile = True
+    has_backward = True
+
+    def forward(self, hidden_states: torch.Tensor) -> torch.Tensor:
+        """Normalise ``[..., hidden]``."""
+        return normalise(hidden_states, self.weight, self.variance_epsilon)
+
+
+class Broken(nn.Module):
+    """A short cut for rows of zeros, which is right, and costs the graph."""
+
+    weight: torch.Tensor
+    variance_epsilon: float
+    can_torch_compile = True
+    has_backward = True
+
+    def forward(self, hidden_states: torch.Tensor) -> torch.Tensor:
+        """Normalise ``[..., hidden]``."""
+        if bool(hidden_states.abs().max() == 0):
+            return hidden_states * self.weight
+        return normalise(hidden_states, self.weight, self.variance_epsilon)
