@@ -15,7 +15,7 @@ A new model is one record here and no code. Run that test, and it tells the name
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 __all__ = ["MODELS", "Model"]
 
@@ -57,7 +57,10 @@ class Model:
     """Whether ``generate`` works."""
     causal: bool = True
     """Whether a token sees earlier tokens only."""
-    timing: bool = field(default=False)
+    routes: bool = False
+    """Whether tokens are sent to experts by their top scores. A near tie falls either way in any precision, PyTorch's
+    own too, and a row for which it fell otherwise than in float64 says nothing about a kernel."""
+    timing: bool = False
     """Whether it has the widths of a real model, so that its speed means something."""
 
     @property
@@ -174,8 +177,10 @@ _RECORDS = (
         overrides={**DECODER, "sliding_window": SLIDING_WINDOW, "num_local_experts": 4, "num_experts_per_tok": 2},
         registers=("MegaBlocksMoeMLP", "RMSNorm", "rotary_pos_emb"),
         attentions=NO_SDPA,
+        routes=True,
         reason="Attention sinks, and a mixture of experts that is one registered layer and returns two values. Its "
-        "rotary function takes half of the frequencies and its RMSNorm multiplies before it rounds.",
+        "rotary function takes half of the frequencies; its RMSNorm multiplies before it rounds, and keeps its "
+        "weight in float32 when the model is loaded in float16.",
     ),
     Model(
         name="qwen3-moe-tiny",
@@ -184,6 +189,7 @@ _RECORDS = (
         overrides={**DECODER, **EXPERTS, "decoder_sparse_step": 1, "norm_topk_prob": True},
         registers=LLAMA_LIKE,
         attentions=FLASH,
+        routes=True,
         reason="A mixture of experts of which no part but the activation is registered; the activation sees rows in "
         "the order of the experts.",
     ),
@@ -332,6 +338,7 @@ _RECORDS = (
         decode=("RMSNorm", "SiLU", "causal_conv1d_update", "selective_state_update"),
         idle=("mamba_inner_fn", "rotary_pos_emb"),
         attentions=FLASH,
+        routes=True,
         reason="A hybrid: state-space and attention layers with one cache, and RMSNorm on the scan's inputs (of sizes "
         "4 and 8). Carries rotary_pos_emb without ever rotating.",
     ),
@@ -343,6 +350,7 @@ _RECORDS = (
         registers=("RMSNormGated", "SiLU", "causal_conv1d_fn", "chunk_gated_delta_rule"),
         decode=("RMSNormGated", "SiLU", "causal_conv1d_update", "fused_recurrent_gated_delta_rule"),
         attentions=FLASH,
+        routes=True,
         reason="The gated delta rule in chunks and step by step. Neither its zero-centred norm nor its rotary function "
         "is registered, although Qwen3.5's norm is.",
     ),
@@ -370,6 +378,7 @@ _RECORDS = (
             "fused_recurrent_gated_delta_rule",
         ),
         attentions=FLASH,
+        routes=True,
         reason="Nests registered names: a kernel for Qwen3_5GatedDeltaNet hides the four names inside it, which then "
         "are bound and never called. The zero-centred norm and the router are registered and have no default kernel.",
     ),
@@ -395,6 +404,7 @@ _RECORDS = (
         registers=("RMSNorm", "RMSNormGated", "SiLU", "causal_conv1d_fn", "chunk_kda"),
         decode=("RMSNorm", "RMSNormGated", "SiLU", "causal_conv1d_update", "fused_recurrent_kda"),
         attentions=FLASH,
+        routes=True,
         reason="Kimi delta attention, a gated norm that gates with a sigmoid, and latent attention whose values are "
         "narrower than its keys. Needs a full attention layer: without one its cache has no length.",
     ),

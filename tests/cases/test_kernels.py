@@ -207,6 +207,17 @@ def test_both_versions_of_the_norms_agree() -> None:
                     torch.testing.assert_close(value, getattr(second, kind)[place])
 
 
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_norm_kept_in_float32_gives_half_precision_back(version: int) -> None:
+    """GPT-OSS in float16, whose norms stay in float32: a result raised to that is refused by the next layer."""
+    norm: Any = build(MODELS["gpt-oss-tiny"]).model.norm
+    call = Call("RMSNorm", norm, (torch.randn(2, 5, 64).half(),), {})
+    layer = repository("normalisation", version).layers.RMSNorm
+    found, expected = (run(call, forward, gradients=True).outputs for forward in (layer.forward, type(norm).forward))
+    assert found["output 0"].dtype is torch.float16
+    torch.testing.assert_close(found["output 0"], expected["output 0"])
+
+
 def test_one_router_kernel_serves_both_routers_of_the_name() -> None:
     """Softmax routing applied to Laguna's router, which scores by sigmoid and corrects by a bias, under one name."""
     laguna = importlib.import_module("transformers.models.laguna.modeling_laguna")

@@ -33,9 +33,12 @@ class RMSNorm(nn.Module):
     has_backward = True
 
     def forward(self, hidden_states: torch.Tensor) -> torch.Tensor:
-        """Normalise ``[..., hidden]``. A weight of higher precision raises the result to it, as PyTorch's does."""
-        result = normalise(hidden_states, self.variance_epsilon) * wide(self.weight)
-        return result.to(torch.promote_types(hidden_states.dtype, self.weight.dtype))
+        """Normalise ``[..., hidden]``; the result has the input's dtype.
+
+        Where the weight is wider than the input, some classes raise the result to it and some do not. The models that
+        are loaded so (GPT-OSS keeps its norms in float32 when the rest is float16) are of those that do not.
+        """
+        return (normalise(hidden_states, self.variance_epsilon) * wide(self.weight)).to(hidden_states.dtype)
 
 
 class RMSNormZeroCentered(nn.Module):
