@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-__all__ = ["Arms", "Site", "sites"]
+__all__ = ["Arms", "Site", "pytorch_forwards", "sites"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -52,6 +52,27 @@ def sites(model: torch.nn.Module) -> list[Site]:
         if isinstance(name, str):
             found.append(Site(name, path, module, False))
     return found
+
+
+@contextmanager
+def pytorch_forwards(model: torch.nn.Module) -> Iterator[None]:
+    """Bind every class's own forward in ``model`` within the block, and what was there before after it.
+
+    A model that was loaded without kernels needs this too: its function objects are those of the whole process, and
+    hold the kernel of whatever model was kernelized last.
+    """
+    found = sites(model)
+    before = [site.module.__dict__.get("forward") for site in found]
+    for site in found:
+        site.module.forward = MethodType(type(site.module).forward, site.module)
+    try:
+        yield
+    finally:
+        for site, forward in zip(found, before, strict=True):
+            if forward is None:
+                site.module.__dict__.pop("forward", None)
+            else:
+                site.module.forward = forward
 
 
 class Arms:

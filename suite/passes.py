@@ -13,6 +13,7 @@ import torch
 
 from cases.inputs import INPUTS, SEED, Inputs
 from cases.models import Model
+from suite.arms import pytorch_forwards
 from suite.numerics import InDouble, RoutingReplay
 
 __all__ = ["Batch", "Gradients", "Truth", "batch", "decode_step", "forward", "forward_backward", "stepwise"]
@@ -151,6 +152,7 @@ class Truth:
             torch.set_default_dtype(torch.float64)
             try:
                 with ExitStack() as stack:
+                    stack.enter_context(pytorch_forwards(self._model))
                     stack.enter_context(RoutingReplay(recorded, recording=True))
                     stack.enter_context(InDouble())
                     answer = call(self._model, self._record, self._batches[recipe])
