@@ -66,7 +66,7 @@ class Bench:
         except ArmError as error:
             finding = self._raised(error)
         except Exception as error:  # a fault of the suite must not look like one of the kernel
-            finding = Finding(Outcome.HARNESS_ERROR, Reason.EXCEPTION, f"{type(error).__name__}: {error}")
+            finding = self._recorder.harness_error(error)
         finding = self._with_evidence(subject, checked, finding)
         self._outcomes[case.id, checked] = finding.outcome, finding.message
         return self._recorder.write(
@@ -85,7 +85,7 @@ class Bench:
         try:
             finding = statements.check(requirement, self._shelf)
         except Exception as error:  # recorded as what it is, not shown as a traceback
-            finding = Finding(Outcome.HARNESS_ERROR, Reason.EXCEPTION, f"{type(error).__name__}: {error}")
+            finding = self._recorder.harness_error(error)
         return self._recorder.write(
             f"statement/{requirement}",
             Property.STATEMENT,

@@ -77,6 +77,10 @@ def pytest_configure(config: pytest.Config) -> None:
     # Only killing ends a kernel that hangs in C, and only a process of its own can be killed.
     option.timeout_method = "thread"
     option.benchmark_disable = True
+    if option.tbstyle == "auto":
+        # The summary at the end groups failures and has the command for each; pytest's list would repeat it by case.
+        option.tbstyle = "no"
+    option.reportchars = option.reportchars.replace("f", "") if option.reportchars == "fE" else option.reportchars
     try:
         state = State(config)
         config.stash[STATE] = state
@@ -225,7 +229,7 @@ class _Watcher:
             case,
             checked,
             finding,
-            requirements=plan.requirements(Case.from_id(case), checked),
+            requirements=_cited(case, checked),
             seconds=seconds,
         )
         report.longrepr = f"{case} {checked}: {record.outcome}: {record.message}\n  again: {record.repro}"
@@ -240,6 +244,9 @@ class _Watcher:
             self._state.progress.close()
         opened.close(int(session.exitstatus))
         self.text = reports.render_all(opened.folder)
+        if session.exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED and self._state.done:
+            # Resumed with nothing left to do.
+            session.exitstatus = pytest.ExitCode.OK
         run = store.read_run(opened.folder)
         if session.exitstatus == pytest.ExitCode.OK and judge(run.records, run.environment).fails:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
@@ -248,6 +255,17 @@ class _Watcher:
         """The short table, and where the long one is."""
         terminalreporter.write_line("")
         terminalreporter.write_line(getattr(self, "text", ""))
+
+
+def _cited(case: str, checked: Property) -> tuple[str, ...]:
+    """The requirements of a check whose worker died."""
+    if checked is Property.STATEMENT:
+        return (case.partition("/")[2],)
+    try:
+        return plan.requirements(Case.from_id(case), checked)
+    except ValueError:
+        # About a repository, not about a case.
+        return ()
 
 
 def _short(nodeid: str) -> str:

@@ -32,7 +32,8 @@ def parse_item(nodeid: str) -> CrashedItem | None:
     match = re.search(r"::test_(\w+?)\[(.+)\](?:@[^@]*)?$", nodeid)
     if match is None or match[1] not in set(Property):
         return None
-    return match[2], Property(match[1])
+    checked = Property(match[1])
+    return (f"statement/{match[2]}" if checked is Property.STATEMENT else match[2]), checked
 
 
 def lost_worker(seconds: float, limit: float) -> Finding:

@@ -1,11 +1,12 @@
 """Turns findings into records on disk, at once and in one write each, so that a crash loses nothing already known."""
 
+import traceback
 from dataclasses import dataclass
 from pathlib import Path
 
 from cases.axes import Phase, Property
 from reports import store
-from reports.record import Record
+from reports.record import Outcome, Reason, Record
 from suite.finding import Finding
 
 __all__ = ["Recorder"]
@@ -22,6 +23,14 @@ class Recorder:
     def repro(self, case: str) -> str:
         """The exact command that re-runs one case."""
         return f"{self.rerun} --case '{case}'"
+
+    def harness_error(self, error: Exception) -> Finding:
+        """The finding for a fault of the suite itself; its traceback goes to ``logs/harness.log``, for whoever mends it."""
+        log = self.folder / "logs" / "harness.log"
+        with log.open("a", encoding="utf-8") as file:
+            file.write("".join(traceback.format_exception(error)) + "\n")
+        text = f"a fault of the suite, not of the kernel: {type(error).__name__}: {error} (traceback in {log})"
+        return Finding(Outcome.HARNESS_ERROR, Reason.EXCEPTION, text)
 
     def write(
         self,

@@ -1,0 +1,116 @@
+"""The command line: what is understood, and how what cannot be is refused."""
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cases.axes import DType, Mode, Tier
+from suite.options import OptionError, read, shard_of
+
+
+def namespace(**given: Any) -> argparse.Namespace:
+    """A parsed command line with everything at its default but ``given``."""
+    defaults: dict[str, Any] = {
+        **dict.fromkeys(("model", "dtype", "mode", "attention", "mapping", "kernel", "trust", "case"), []),
+        **dict.fromkeys(("kernels", "shard", "budget", "out", "resume"), None),
+        "device": "auto",
+        "tier": "core",
+        "hub": "auto",
+        "qualify": False,
+    }
+    return argparse.Namespace(**{**defaults, **given})
+
+
+@pytest.mark.parametrize(
+    ("given", "accepted"),
+    [
+        ({"device": "gpu"}, "xpu"),
+        ({"device": "xpu:one"}, "xpu:1"),
+        ({"device": "cpu:0"}, "cpu"),
+        ({"tier": "quick"}, "smoke, core, full"),
+        ({"model": ["llama"]}, "llama-tiny"),
+        ({"dtype": ["fp16"]}, "f32, bf16, f16"),
+        ({"mode": ["train"]}, "inference, training"),
+        ({"attention": ["flash"]}, "eager, sdpa, bundled"),
+        ({"mapping": ["all"]}, "bundled"),
+        ({"hub": "offline"}, "auto, embedded, online"),
+        ({"kernel": ["RMSNorm"]}, "LAYER=ORG/REPO"),
+        ({"kernel": ["RMSNorm=/no/such/folder:X"]}, "no folder /no/such/folder"),
+        ({"kernel": ["NoSuchLayer=org/repo:X"]}, "RMSNorm"),
+        ({"kernel": ["RMSNorm=org/a:X", "RMSNorm=org/b:X"]}, "given twice"),
+        ({"kernel": ["RMSNorm=org/a:X"], "mapping": ["default"]}, "give one of them"),
+        ({"kernels": "/no/such/file.toml"}, "[kernels]"),
+        ({"trust": ["org"]}, "ORG/NAME"),
+        ({"shard": "3/2"}, "1 <= I <= N"),
+        ({"shard": "1"}, "2/4"),
+        ({"budget": "-1"}, "above 0"),
+        ({"budget": "nan"}, "above 0"),
+        ({"resume": "/no/such/run"}, "results.jsonl"),
+        ({"out": "a", "resume": "b"}, "give one of them"),
+    ],
+)
+def test_an_impossible_value_is_refused_with_what_would_be_accepted(given: dict[str, Any], accepted: str) -> None:
+    """Fault: a misspelt value that silently selects nothing, or a traceback for a user's mistake."""
+    with pytest.raises(OptionError) as refusal:
+        read(namespace(**given))
+    assert accepted in str(refusal.value)
+    assert any(f"--{option}" in str(refusal.value) for option in given)
+
+
+def test_choices_that_leave_no_case_are_an_error() -> None:
+    """Fault: zero cases reported as a green run."""
+    options = read(namespace(model=["gpt2-tiny"], kernel=["RMSNorm=org/repo:X"]))
+    with pytest.raises(OptionError, match="leave no case"):
+        options.cases()
+
+
+@pytest.mark.parametrize(
+    ("text", "version", "revision"),
+    [
+        ("RMSNorm=org/repo:Norm", 1, None),
+        ("RMSNorm=org/repo@v3:Norm", 3, None),
+        ("RMSNorm=org/repo@v3.0.0:Norm", None, "v3.0.0"),
+        ("RMSNorm=org/repo@main:Norm", None, "main"),
+    ],
+)
+def test_a_pin_is_a_version_or_a_revision(text: str, version: int | None, revision: str | None) -> None:
+    """Fault: a tag taken for a version, so that another build is tested than was asked for."""
+    ((name, reference),) = read(namespace(kernel=[text])).selection.kernels
+    assert (name, reference.layer, reference.version, reference.revision) == ("RMSNorm", "Norm", version, revision)
+
+
+def test_kernels_can_come_from_a_file(tmp_path: Path) -> None:
+    """Fault: a matrix of kernels that cannot be kept under version control."""
+    file = tmp_path / "kernels.toml"
+    file.write_text(f"[kernels]\nRMSNorm = '{tmp_path}:Norm'\nSiLU = 'org/act@v2:SiLU'\n", encoding="utf-8")
+    kernels = dict(read(namespace(kernels=str(file))).selection.kernels)
+    assert kernels["RMSNorm"].repository == str(tmp_path)
+    assert kernels["SiLU"].version == 2
+
+
+def test_filters_are_kept_and_the_plan_obeys_them() -> None:
+    """Fault: a filter that is read and then forgotten."""
+    options = read(namespace(tier="full", dtype=["bf16"], mode=["training"], model=["llama-tiny"], attention=["sdpa"]))
+    cases = options.cases()
+    assert cases
+    assert {(case.model, case.dtype, case.mode, case.attention) for case in cases} == {
+        ("llama-tiny", DType.BFLOAT16, Mode.TRAINING, "sdpa")
+    }
+    assert options.selection.tier is Tier.FULL
+
+
+def test_shards_divide_the_models_without_loss_or_overlap() -> None:
+    """Fault: a case that no shard runs, or one that two run."""
+    whole = set(read(namespace()).cases())
+    parts = [set(read(namespace(shard=f"{part}/3")).cases()) for part in (1, 2, 3)]
+    assert set().union(*parts) == whole
+    assert sum(map(len, parts)) == len(whole)
+    assert shard_of("llama-tiny", 3) == shard_of("llama-tiny", 3)
+
+
+def test_the_command_to_run_again_keeps_what_a_case_depends_on() -> None:
+    """Fault: a repro command that tests the bundled kernel instead of the user's."""
+    options = read(namespace(device="cpu", kernel=["RMSNorm=org/repo@v2:Norm"], trust=["org/repo"], tier="full"))
+    assert options.rerun == "pytest suite --device cpu --kernel RMSNorm=org/repo@v2:Norm --trust org/repo"
