@@ -25,7 +25,7 @@ class Recorder:
         return f"{self.rerun} --case '{case}'"
 
     def harness_error(self, error: Exception) -> Finding:
-        """The finding for a fault of the suite itself; its traceback goes to ``logs/harness.log``, for whoever mends it."""
+        """The finding for a fault of the suite itself; its traceback goes to ``logs/harness.log``."""
         log = self.folder / "logs" / "harness.log"
         with log.open("a", encoding="utf-8") as file:
             file.write("".join(traceback.format_exception(error)) + "\n")

@@ -13,7 +13,7 @@ from suite.options import OptionError, read, shard_of
 def namespace(**given: Any) -> argparse.Namespace:
     """A parsed command line with everything at its default but ``given``."""
     defaults: dict[str, Any] = {
-        **dict.fromkeys(("model", "dtype", "mode", "attention", "mapping", "kernel", "trust", "case"), []),
+        **{name: [] for name in ("model", "dtype", "mode", "attention", "mapping", "kernel", "trust", "case")},
         **dict.fromkeys(("kernels", "shard", "budget", "out", "resume"), None),
         "device": "auto",
         "tier": "core",
