@@ -18,6 +18,7 @@ from reports.record import Engagement, Outcome, Reason, Record, Speed
 from suite import checks, engagement, statements
 from suite.checks import ArmError
 from suite.finding import Finding
+from suite.memory import ran_out
 from suite.recorder import Recorder
 from suite.subject import Shelf, Subject
 
@@ -142,6 +143,8 @@ class Bench:
             return self._raised(_whose(subject, error))
 
     def _raised(self, error: ArmError) -> Finding:
+        if ran_out(str(error)):
+            return Finding(Outcome.RESOURCE, None, f"{'the kernel' if error.kernel else 'PyTorch'} ran out: {error}")
         if error.kernel:
             return Finding(Outcome.FAIL, Reason.EXCEPTION, f"the kernel raised where PyTorch does not: {error}")
         return Finding(Outcome.NOT_RUN, Reason.EXCEPTION, f"PyTorch itself raises here, without any kernel: {error}")

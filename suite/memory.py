@@ -13,7 +13,15 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from suite.device import Backend
 
-__all__ = ["peak_bytes"]
+__all__ = ["peak_bytes", "ran_out"]
+
+_SAID = ("out of memory", "can't allocate memory")
+"""How devices, and torch's allocator on the CPU, which has no exception type of its own for it, say it."""
+
+
+def ran_out(text: str) -> bool:
+    """Whether the text of an exception says that memory ran out."""
+    return any(words in text.lower() for words in _SAID)
 
 
 class _Storages(TorchDispatchMode):

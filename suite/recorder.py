@@ -1,5 +1,7 @@
 """Turns findings into records on disk, at once and in one write each, so that a crash loses nothing already known."""
 
+import os
+import re
 import traceback
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,7 +11,23 @@ from reports import store
 from reports.record import Outcome, Reason, Record
 from suite.finding import Finding
 
-__all__ = ["Recorder"]
+__all__ = ["Recorder", "redacted"]
+
+_SECRET = re.compile(r"\bhf_[A-Za-z0-9]{16,}|(?<=Bearer )[^\s'\"]+|(?<=://)[^/\s:@]+:[^/\s@]+(?=@)")
+"""Hub tokens, authorisation headers, and user:password before the host of an address."""
+_SECRET_NAME = re.compile(r"TOKEN|SECRET|PASSWORD|API_KEY|ACCESS_KEY")
+
+
+def redacted(text: str) -> str:
+    """The text without secrets: what a library says in an error goes into a report, and a report is sent around.
+
+    Secrets are known by their form, and by being the value of an environment variable with a telling name.
+    """
+    for name, value in os.environ.items():
+        # Shorter values are flags and numbers, and would tear words out of the text.
+        if _SECRET_NAME.search(name.upper()) and len(value) >= 12:
+            text = text.replace(value, "[secret]")
+    return _SECRET.sub("[secret]", text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +69,7 @@ class Recorder:
             phase=phase,
             requirements=requirements,
             reason=finding.reason,
-            message=finding.message[:20_000],
+            message=redacted(finding.message)[:20_000],
             speed=finding.speed,
             determinism=finding.determinism,
             evidence=finding.evidence,
