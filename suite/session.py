@@ -9,6 +9,7 @@ import os
 import platform
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from contextlib import ExitStack
@@ -69,6 +70,8 @@ class Session:
     def close(self, exit_status: int) -> None:
         """Write the end of the run into its environment, and the lock of the kernels that were loaded."""
         self.resources.close()
+        # Models of real width take gigabytes, and can be built again.
+        shutil.rmtree(self.folder / "cache", ignore_errors=True)
         try:
             records: tuple[Record, ...] = store.read_run(self.folder).records
         except store.RunError:
