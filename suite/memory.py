@@ -36,10 +36,12 @@ class _Storages(TorchDispatchMode):
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
+        # What goes in without having come out was there before, and a view of it is no new memory.
+        for tensor in _tensors((args, kwargs)):
+            self._known.add(tensor.untyped_storage().data_ptr())
         result = func(*args, **(kwargs or {}))
-        for leaf in torch.utils._pytree.tree_leaves(result):
-            if isinstance(leaf, torch.Tensor):
-                self._follow(leaf)
+        for tensor in _tensors(result):
+            self._follow(tensor)
         return result
 
     def _follow(self, tensor: torch.Tensor) -> None:
@@ -55,6 +57,10 @@ class _Storages(TorchDispatchMode):
     def _freed(self, key: int, size: int) -> None:
         self._known.discard(key)
         self.alive -= size
+
+
+def _tensors(tree: object) -> list[torch.Tensor]:
+    return [leaf for leaf in torch.utils._pytree.tree_leaves(tree) if isinstance(leaf, torch.Tensor)]
 
 
 def peak_bytes(backend: Backend, call: Callable[[], object]) -> int:
