@@ -33,5 +33,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     add("--case", action="append", default=[], metavar="ID", help="only the case with this id; repeatable")
     add("--shard", default=None, metavar="I/N", help="part I of N, divided by model")
     add("--budget", default=None, metavar="SECONDS", help="cap on timing per case (default: by tier)")
+    add("--qualify", action="store_true", help="first run the seeded faults on this device: does the suite find them?")
     add("--out", default=None, metavar="DIR", help="folder of the run (default: runs/<UTC time>-<device>)")
     add("--resume", default=None, metavar="DIR", help="go on with the run in this folder; skips what is recorded")

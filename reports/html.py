@@ -15,7 +15,7 @@ import jinja2
 import msgspec
 from markupsafe import Markup
 
-from reports import chart, views
+from reports import chart, qualification, views
 from reports.clean import clean, one_line
 from reports.evidence import Ledger
 from reports.payload import pack, payload
@@ -95,6 +95,7 @@ def render_html(run: Run) -> str:
             environment=run.environment,
             verdict=verdict,
             headline=HEADLINES[verdict.overall],
+            qualified=qualification.sentences(run.records),
             failures=views.failures(run.records, FAILURES),
             matrices=[views.matrix(run.records, "mapping"), views.matrix(run.records, "attention")],
             ledger=views.ledger_lines(ledger),

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from tabulate import tabulate
 
 from cases.axes import Property
-from reports import chart, views
+from reports import chart, qualification, views
 from reports.clean import code_span, markdown, one_line
 from reports.evidence import Ledger
 from reports.record import Outcome, Record
@@ -80,7 +80,7 @@ def _first_line(run: Run, verdict: Verdict) -> str:
 
 def _sections(run: Run, verdict: Verdict, style: _Style) -> list[str]:
     parts = [
-        "\n".join(f"{style.bullet}{cause}" for cause in verdict.causes),
+        "\n".join(f"{style.bullet}{cause}" for cause in (*verdict.causes, *qualification.sentences(run.records))),
         _outcome_table(run.records, style),
         _warnings(run, verdict, style),
         _failures(run, style),

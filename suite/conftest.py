@@ -152,6 +152,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 @pytest.fixture(scope="session")
+def facts(pytestconfig: pytest.Config) -> dict[str, Any]:
+    """What the controller handed to this worker."""
+    return pytestconfig.stash[STATE].facts
+
+
+@pytest.fixture(scope="session")
 def bench(pytestconfig: pytest.Config) -> "Iterator[Bench]":
     """The bench of this worker."""
     from suite.setup import make_bench

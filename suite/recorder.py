@@ -8,6 +8,7 @@ from pathlib import Path
 
 from cases.axes import Phase, Property
 from reports import store
+from reports.qualification import PREFIX
 from reports.record import Outcome, Reason, Record
 from suite.finding import Finding
 
@@ -40,6 +41,8 @@ class Recorder:
 
     def repro(self, case: str) -> str:
         """The exact command that re-runs one case."""
+        if case.startswith(PREFIX):
+            return f"{self.rerun} --qualify -k test_fault"  # they are run together
         return f"{self.rerun} --case '{case}'"
 
     def harness_error(self, error: Exception) -> Finding:
