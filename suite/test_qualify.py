@@ -30,9 +30,7 @@ def qualification(facts: Mapping[str, Any]) -> dict[str, qualify.FaultVerdict]:
 
 # The first one runs them all.
 @pytest.mark.timeout(qualify.SECONDS)
-def test_fault(
-    fault: str, facts: Mapping[str, Any], request: pytest.FixtureRequest
-) -> None:
+def test_fault(fault: str, facts: Mapping[str, Any], request: pytest.FixtureRequest) -> None:
     """Is the fault found by the check that is there for it, and nothing said against its healthy twin?"""
     recorder = Recorder(Path(facts["folder"]), facts["rerun"])
     try:
