@@ -108,6 +108,7 @@ def open_session(options: Options, workers: int) -> Session:
         "folder": str(folder),
         "device": info.device.value,
         "device_count": info.count,
+        "workers": workers,
         "local_root": local_root,
         "embedded": endpoint == "embedded",
         "threads": threads,
