@@ -189,7 +189,11 @@ def _each_value_once(axes: Axes, valid: Callable[[Row], bool]) -> Iterator[Row]:
 def properties(case: Case) -> tuple[Property, ...]:
     """The properties checked of a case, in the order of checking."""
     model = MODELS[case.model]
-    chosen = [Property.LOAD, Property.ENGAGE, Property.FORWARD]
+    chosen = [Property.LOAD, Property.ENGAGE]
+    if not case.mode.compiles and (case.mapping != "pytorch" or attention(case.attention).hub):
+        # A kernel is probed by itself; what torch.compile makes of it is its own property.
+        chosen.append(Property.PROBE)
+    chosen.append(Property.FORWARD)
     if case.mode.trains:
         chosen.append(Property.GRADIENT)
     if not model.timing:

@@ -15,7 +15,7 @@ from cases.axes import Phase, Property
 from cases.case import Case
 from cases.plan import requirements
 from reports.record import Engagement, Outcome, Reason, Record, Speed
-from suite import checks, engagement, statements
+from suite import checks, engagement, probes, statements
 from suite.checks import ArmError
 from suite.finding import Finding
 from suite.memory import ran_out
@@ -27,6 +27,7 @@ __all__ = ["RESTS_ON", "Bench"]
 RESTS_ON: dict[Property, tuple[Property, ...]] = {
     Property.LOAD: (),
     Property.ENGAGE: (Property.LOAD,),
+    Property.PROBE: (Property.ENGAGE,),
     Property.FORWARD: (Property.ENGAGE,),
     Property.GRADIENT: (Property.FORWARD,),
     Property.DETERMINISM: (Property.ENGAGE,),
@@ -184,6 +185,7 @@ def _whose(subject: Subject, error: Exception) -> ArmError:
 
 
 _CHECKS: dict[Property, Callable[[Subject], Finding]] = {
+    Property.PROBE: probes.probe,
     Property.FORWARD: checks.forward,
     Property.GRADIENT: checks.gradient,
     Property.DETERMINISM: checks.determinism,
