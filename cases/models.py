@@ -57,6 +57,12 @@ class Model:
     """Whether ``generate`` works."""
     causal: bool = True
     """Whether a token sees earlier tokens only."""
+    positions: bool = True
+    """Whether ``position_ids`` are taken and mean something."""
+    packs: bool = True
+    """Whether a flash attention keeps packed sequences apart, told so by ``position_ids`` alone."""
+    chunks: bool = True
+    """Whether a call of several tokens goes on from a filled cache."""
     routes: bool = False
     """Whether tokens are sent to experts by their top scores. A near tie falls either way in any precision, PyTorch's
     own too, and a row for which it fell otherwise than in float64 says nothing about a kernel."""
@@ -255,6 +261,7 @@ _RECORDS = (
         attentions=FLASH,
         generates=False,
         causal=False,
+        packs=False,
         reason="An encoder: attention in both directions, no cache.",
     ),
     Model(
@@ -273,6 +280,7 @@ _RECORDS = (
         attentions=FLASH,
         generates=False,
         causal=False,
+        packs=False,
         reason="A window that reaches to both sides, and another rotation frequency in each kind of layer.",
     ),
     Model(
@@ -283,6 +291,7 @@ _RECORDS = (
         registers=("QuickGELU",),
         attentions=FLASH,
         generates=False,
+        packs=False,
         reason="QuickGELU; causal without being a language model: the output is one vector per text (text_embeds), "
         "taken at the first end token.",
     ),
@@ -296,6 +305,10 @@ _RECORDS = (
         decode=("causal_conv1d_update", "selective_state_update"),
         idle=("SiLU",),
         attentions=NO_ATTENTION,
+        # A call of several tokens starts its state anew in 5.22.2 (MambaMixer.slow_forward).
+        chunks=False,
+        positions=False,
+        packs=False,
         reason="Functions instead of layers, and other ones for prompt, token and training. In training "
         "mamba_inner_fn is asked first and the others run only because PyTorch's answers None.",
     ),
@@ -319,6 +332,8 @@ _RECORDS = (
         decode=("causal_conv1d_update", "selective_state_update"),
         idle=("SiLU",),
         attentions=NO_ATTENTION,
+        positions=False,
+        packs=False,
         reason="The chunked scan, with a chunk shorter than the sequence and fewer groups than heads.",
     ),
     Model(
@@ -339,6 +354,10 @@ _RECORDS = (
         idle=("mamba_inner_fn", "rotary_pos_emb"),
         attentions=FLASH,
         routes=True,
+        # As Mamba's: several tokens start the state anew in 5.22.2.
+        chunks=False,
+        positions=False,
+        packs=False,
         reason="A hybrid: state-space and attention layers with one cache, and RMSNorm on the scan's inputs (of sizes "
         "4 and 8). Carries rotary_pos_emb without ever rotating.",
     ),
@@ -351,6 +370,7 @@ _RECORDS = (
         decode=("RMSNormGated", "SiLU", "causal_conv1d_update", "fused_recurrent_gated_delta_rule"),
         attentions=FLASH,
         routes=True,
+        packs=False,
         reason="The gated delta rule in chunks and step by step. Neither its zero-centred norm nor its rotary function "
         "is registered, although Qwen3.5's norm is.",
     ),
@@ -379,6 +399,7 @@ _RECORDS = (
         ),
         attentions=FLASH,
         routes=True,
+        packs=False,
         reason="Nests registered names: a kernel for Qwen3_5GatedDeltaNet hides the four names inside it, which then "
         "are bound and never called. The zero-centred norm and the router are registered and have no default kernel.",
     ),
@@ -405,6 +426,8 @@ _RECORDS = (
         decode=("RMSNorm", "RMSNormGated", "SiLU", "causal_conv1d_update", "fused_recurrent_kda"),
         attentions=FLASH,
         routes=True,
+        positions=False,
+        packs=False,
         reason="Kimi delta attention, a gated norm that gates with a sigmoid, and latent attention whose values are "
         "narrower than its keys. Needs a full attention layer: without one its cache has no length.",
     ),

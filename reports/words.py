@@ -43,8 +43,10 @@ REASONS: dict[Reason, str] = {
     Reason.NO_HUB: "The repository is on the real Hub only, and the run used the embedded one.",
     Reason.TOLERANCE: "The error is above the limit that PyTorch's own error sets.",
     Reason.MISSING_GRADIENT: "A parameter has a gradient in PyTorch and none with the kernel.",
+    Reason.FEATURE_DROPPED: "The model asks for something that the kernel cannot be told of; it ran without.",
     Reason.NONDETERMINISTIC: "The same call gave different results.",
     Reason.GRAPH_BREAK: "torch.compile broke the graph at the kernel.",
+    Reason.RECOMPILE: "torch.compile made more graphs over several lengths than it does without the kernel.",
     Reason.EXCEPTION: "The code under test raised an error; the message holds what it said.",
     Reason.INTERRUPTED: "The run was stopped while this was being checked.",
 }

@@ -15,10 +15,10 @@ from cases.axes import Phase, Property
 from cases.case import Case
 from cases.plan import requirements
 from reports.record import Engagement, Outcome, Reason, Record, Speed
-from suite import checks, engagement, probes, statements
-from suite.checks import ArmError
+from suite import checks, engagement, model_checks, probes, statements
 from suite.finding import Finding
 from suite.memory import ran_out
+from suite.model_checks import ArmError
 from suite.recorder import Recorder
 from suite.subject import Shelf, Subject
 
@@ -186,10 +186,10 @@ def _whose(subject: Subject, error: Exception) -> ArmError:
 
 _CHECKS: dict[Property, Callable[[Subject], Finding]] = {
     Property.PROBE: probes.probe,
-    Property.FORWARD: checks.forward,
-    Property.GRADIENT: checks.gradient,
+    Property.FORWARD: model_checks.forward,
+    Property.GRADIENT: model_checks.gradient,
     Property.DETERMINISM: checks.determinism,
     Property.COMPILE: checks.compile_,
-    Property.GENERATE: checks.generate,
+    Property.GENERATE: model_checks.generate,
     Property.MEMORY: checks.memory,
 }

@@ -1,13 +1,11 @@
-"""The checks that compare two arms: forward, gradient, determinism, compile, generate, memory and speed.
+"""The checks that compare two arms and need no input recipe: determinism, compile, memory and speed.
 
 Each takes a subject whose kernels are known to run, and returns a finding. An exception of the kernel arm is a FAIL of
 the kernel; one of the PyTorch arm means that there is nothing to hold the kernel against.
 """
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from time import perf_counter
-from typing import Any
 
 import torch
 
@@ -17,118 +15,15 @@ from reports.record import Determinism, Outcome, Reason, Speed
 from suite import passes
 from suite.finding import Finding, Measure
 from suite.memory import peak_bytes
-from suite.numerics import Comparison, compare, compare_named
+from suite.model_checks import arm, judge
+from suite.numerics import compare
 from suite.sampling import Arm, Clock, Sampler
 from suite.subject import Subject
 
-__all__ = ["ArmError", "compile_", "determinism", "forward", "generate", "gradient", "memory", "speed"]
+__all__ = ["compile_", "determinism", "memory", "speed"]
 
 REPEATS = 10
 """Calls that must agree bit for bit. Races show within a few; design/measurement section 4 asks for ten."""
-
-
-class ArmError(Exception):
-    """One arm raised. ``kernel`` tells whose fault it is."""
-
-    def __init__(self, error: Exception, *, kernel: bool) -> None:
-        super().__init__(f"{type(error).__name__}: {error}")
-        self.kernel = kernel
-
-
-@contextmanager
-def _arm(subject: Subject, *, kernel: bool) -> Iterator[None]:
-    if kernel:
-        subject.arms.use_kernels()
-    else:
-        subject.arms.use_pytorch()
-    try:
-        yield
-    except (torch.OutOfMemoryError, MemoryError):
-        raise
-    except Exception as error:
-        raise ArmError(error, kernel=kernel) from error
-    finally:
-        subject.arms.use_kernels()
-
-
-def _both(subject: Subject, call: Callable[..., Any], recipe: str, routing: list[torch.Tensor]) -> tuple[Any, Any]:
-    """What the kernel arm and the PyTorch arm give for one pass."""
-    with _arm(subject, kernel=False):
-        pytorch = subject.ask(call, recipe, routing)
-    with _arm(subject, kernel=True):
-        kernel = subject.ask(call, recipe, routing)
-    return kernel, pytorch
-
-
-def _figures(comparison: Comparison, recipe: str) -> dict[str, Measure]:
-    return {
-        "error_ratio": comparison.ratio,
-        "limit": comparison.limit,
-        "error_kernel": comparison.error_kernel,
-        "error_pytorch": comparison.error_pytorch,
-        "worst": comparison.worst,
-        "inputs": recipe,
-    }
-
-
-def _judge(compared: dict[str, Comparison], what: str, extra: dict[str, Measure]) -> Finding:
-    """PASS when every recipe passes; the figures are those of the worst."""
-    recipe, worst = max(compared.items(), key=lambda item: (not item[1].finite, item[1].ratio))
-    measures = {**_figures(worst, recipe), **extra}
-    if all(comparison.passed for comparison in compared.values()):
-        return Finding(Outcome.PASS, message=f"{what} error {worst.ratio:.2f} × PyTorch's", measures=measures)
-    problem = "NaN or infinity where float64 has none" if not worst.finite else f"{worst.ratio:.3g} × PyTorch's own"
-    return Finding(
-        Outcome.FAIL,
-        Reason.TOLERANCE,
-        f"{what} on {recipe} inputs: {problem} (limit {worst.limit:g} ×); worst at {worst.worst}, relative error "
-        f"{worst.error_kernel:.2e} against {worst.error_pytorch:.2e} of PyTorch in that dtype, both against float64",
-        measures=measures,
-    )
-
-
-def forward(subject: Subject) -> Finding:
-    """Logits of both arms against float64, on every input recipe."""
-    compared = {}
-    extra: dict[str, Measure] = {}
-    for recipe in subject.batches:
-        truth, routing = subject.truth.forward(recipe)
-        kernel, pytorch = _both(subject, passes.forward, recipe, routing)
-        compared[recipe] = compare(kernel, pytorch, truth, subject.case.dtype)
-        if recipe == "dense":
-            same_top = kernel.argmax(-1) == pytorch.argmax(-1)
-            extra = {
-                "match_bits": float((kernel == pytorch).double().mean()),
-                "match_top1": float(same_top.double().mean()),
-            }
-    return _judge(compared, "output", extra)
-
-
-def gradient(subject: Subject) -> Finding:
-    """Gradient of every parameter, of both arms against float64."""
-    compared = {}
-    for recipe in subject.batches:
-        truth, routing = subject.truth.gradients(recipe)
-        kernel, pytorch = _both(subject, passes.forward_backward, recipe, routing)
-        lost = sorted(set(kernel.missing) - set(pytorch.missing))
-        if lost:
-            return Finding(
-                Outcome.FAIL,
-                Reason.MISSING_GRADIENT,
-                f"{len(lost)} of {len(truth.by_name)} parameters get no gradient with the kernel, and one without it: "
-                f"{', '.join(lost[:5])}{' …' if len(lost) > 5 else ''}",
-                measures={"missing": len(lost), "inputs": recipe},
-            )
-        common = {name: truth.by_name[name] for name in kernel.by_name if name in truth.by_name}
-        compared[recipe] = compare_named(kernel.by_name, pytorch.by_name, common, subject.case.dtype)
-    return _judge(compared, "gradient", {"parameters": len(common)})
-
-
-def generate(subject: Subject) -> Finding:
-    """Prefill and decode with a cache, step by step, against the same in float64."""
-    truth, routing = subject.truth.stepwise("dense")
-    kernel, pytorch = _both(subject, passes.stepwise, "dense", routing)
-    return _judge({"dense": compare(kernel, pytorch, truth, subject.case.dtype, "generate")}, "stepwise output", {})
 
 
 def _everything(subject: Subject) -> list[torch.Tensor]:
@@ -141,7 +36,7 @@ def _everything(subject: Subject) -> list[torch.Tensor]:
 
 def _repeats(subject: Subject, *, kernel: bool) -> tuple[int, float]:
     """Number of repeats that differ from the first call, and the largest relative difference."""
-    with _arm(subject, kernel=kernel):
+    with arm(subject, kernel=kernel):
         first = _everything(subject)
         different, largest = 0, 0.0
         for _ in range(REPEATS - 1):
@@ -171,7 +66,7 @@ def determinism(subject: Subject) -> Finding:
         grade, text = Determinism.REFERENCE_VARIES, f"PyTorch itself differs in {reference} of {REPEATS - 1} repeats"
     else:
         truth, _ = subject.truth.forward("dense")
-        with _arm(subject, kernel=False):
+        with arm(subject, kernel=False):
             own = subject.ask(passes.forward, "dense")
         allowed = float((own - truth).norm() / truth.norm())
         grade = Determinism.TOLERANT if largest <= allowed else Determinism.VARIES
@@ -187,13 +82,13 @@ def compile_(subject: Subject) -> Finding:
     The backend is ``aot_eager``: it traces, functionalises and partitions as Inductor does, and generates no code.
     """
     truth, routing = subject.truth.forward("dense")
-    with _arm(subject, kernel=False):
+    with arm(subject, kernel=False):
         pytorch = subject.ask(passes.forward, "dense", routing)
     torch._dynamo.reset()
     torch._dynamo.utils.counters.clear()
     model = subject.loaded.model
     compiled = torch.compile(model, backend="aot_eager")
-    with _arm(subject, kernel=True):
+    with arm(subject, kernel=True):
         kernel = passes.forward(compiled, subject.record, subject.batches["dense"])
     breaks = torch._dynamo.utils.counters["graph_break"]
     count = sum(breaks.values())
@@ -205,7 +100,7 @@ def compile_(subject: Subject) -> Finding:
             f"{count} graph breaks, first: {next(iter(breaks))[:300]}",
             measures={"graph_breaks": count},
         )
-    return _judge(
+    return judge(
         {"dense": compare(kernel, pytorch, truth, subject.case.dtype)}, "compiled output", {"graph_breaks": 0}
     )
 
@@ -232,9 +127,9 @@ def _work(subject: Subject) -> tuple[Phase, Callable[[], object]]:
 def memory(subject: Subject) -> Finding:
     """Peak memory of one call, kernel over PyTorch. A figure without a limit: what it may be is the adopter's gate."""
     _, work = _work(subject)
-    with _arm(subject, kernel=False):
+    with arm(subject, kernel=False):
         pytorch = peak_bytes(subject.backend, work)
-    with _arm(subject, kernel=True):
+    with arm(subject, kernel=True):
         kernel = peak_bytes(subject.backend, work)
     ratio = kernel / max(pytorch, 1)
     return Finding(

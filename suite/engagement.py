@@ -7,12 +7,13 @@ that nobody promised is NOT_RUN with the library's own reason.
 
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 from cases.attention import attention
 from cases.plan import called
 from reports.record import Engagement, Outcome, Reason
-from suite import ledger, passes
+from suite import features, ledger, passes
 from suite.arms import Site
 from suite.finding import Finding
 from suite.loading import kernel_mode
@@ -60,11 +61,17 @@ def engage(subject: Subject) -> Finding:
     with (
         ledger.count_calls(arms.sites) as calls,
         ledger.count_attention(subject.attention_implementation) as attention_calls,
+        features.watch() as asked,
     ):
         exercise(subject)
     entries = _layer_entries(subject, arms.sites, calls)
     entries += _attention_entry(subject, attention_calls)
-    return _judge(subject, entries)
+    finding = _judge(subject, entries)
+    missing = features.dropped(asked, features.functions()) if attention(subject.case.attention).hub else []
+    if missing and finding.outcome is Outcome.PASS:
+        text = f"{subject.attention_implementation}: {'; '.join(missing)}"
+        return replace(finding, outcome=Outcome.FAIL, reason=Reason.FEATURE_DROPPED, message=text)
+    return finding
 
 
 def exercise(subject: Subject) -> None:
@@ -72,7 +79,7 @@ def exercise(subject: Subject) -> None:
     if subject.case.mode.trains:
         subject.ask(passes.forward_backward, "dense")
         return
-    for recipe in subject.batches:
+    for recipe in ("dense", "left-padded"):
         subject.ask(passes.forward, recipe)
     if subject.record.generates:
         subject.ask(passes.decode_step, "dense")

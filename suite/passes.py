@@ -6,24 +6,38 @@ as float64 on the CPU, rows of padded positions left out.
 
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import torch
+import transformers
 
-from cases.inputs import INPUTS, SEED, Inputs
+from cases.inputs import INPUTS, SEED, Inputs, Steps
 from cases.models import Model
 from suite.arms import pytorch_forwards
 from suite.numerics import InDouble, RoutingReplay
 
-__all__ = ["Batch", "Gradients", "Truth", "batch", "decode_step", "forward", "forward_backward", "stepwise"]
+__all__ = [
+    "Batch",
+    "Gradients",
+    "Truth",
+    "batch",
+    "decode_step",
+    "forward",
+    "forward_backward",
+    "routing_of_packed",
+    "stepwise",
+]
 
 END_TOKEN = 2
 """End-of-text of the zoo's configurations: CLIP reads its output where this stands."""
 FIRST_TOKEN = 3
 """Ids below are special."""
 PREFILL = 40
-"""Tokens of the prompt in the stepwise pass; the rest of the sequence is decoded one by one."""
+"""Tokens of the prompt in the pass of one decoded token."""
+ROOM = 64
+"""Positions of a static cache: more than any recipe has tokens, and no multiple of their number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,9 +46,24 @@ class Batch:
 
     name: str
     arguments: dict[str, torch.Tensor]
-    """``input_ids`` (rows × tokens), and ``attention_mask`` where there is padding."""
+    """``input_ids`` (rows × tokens), ``attention_mask`` where there is padding, ``position_ids`` where the recipe sets
+    them."""
     kept: torch.Tensor
     """rows × tokens, True where the output counts; on the CPU."""
+    sequences: tuple["Batch", ...] = ()
+    """The sequences packed into the one row, each as a batch of its own."""
+    apart: bool = False
+    """Whether ``sequences`` are given to the model one by one."""
+
+    @property
+    def reference(self) -> "Batch":
+        """What PyTorch is given: packed sequences one by one, which needs no faith in anybody's mask."""
+        return replace(self, apart=bool(self.sequences))
+
+    def place(self, row: int) -> str:
+        """Where row number ``row`` of the output rows stands, where there is one for each kept token."""
+        batch_row, token = self.kept.nonzero()[row].tolist()
+        return f"row {batch_row}, token {token}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,15 +80,29 @@ def batch(recipe: Inputs, device: torch.device, vocabulary: int) -> Batch:
     """Draw the token ids of a recipe, the same on every machine."""
     generator = torch.Generator().manual_seed(SEED)
     ids = torch.randint(FIRST_TOKEN, vocabulary, (recipe.rows, recipe.tokens), generator=generator)
-    ids[:, -1] = END_TOKEN
     kept = torch.ones_like(ids, dtype=torch.bool)
-    for row, padding in enumerate(recipe.padding):
-        kept[row, :padding] = False
+    for row in range(recipe.rows):
+        right = recipe.padding_right[row] if recipe.padding_right else 0
+        kept[row, : recipe.padding[row]] = False
+        kept[row, recipe.tokens - right :] = False
+        ids[row, recipe.tokens - right - 1] = END_TOKEN
     ids[~kept] = 0
     arguments = {"input_ids": ids.to(device)}
     if not bool(kept.all()):
         arguments["attention_mask"] = kept.long().to(device)
-    return Batch(recipe.name, arguments, kept)
+    sequences: tuple[Batch, ...] = ()
+    if recipe.position_steps:
+        steps = torch.tensor(recipe.position_steps).unsqueeze(1)
+        arguments["position_ids"] = (torch.arange(recipe.tokens) * steps).to(device)
+        # Without a mask Transformers takes a step in the positions for the begin of another packed sequence.
+        arguments["attention_mask"] = kept.long().to(device)
+    if recipe.lengths:
+        arguments["position_ids"] = torch.cat([torch.arange(length) for length in recipe.lengths])[None].to(device)
+        sequences = tuple(
+            Batch(f"{recipe.name}, sequence {number}", {"input_ids": part.to(device)}, torch.ones_like(part).bool())
+            for number, part in enumerate(ids.split(list(recipe.lengths), dim=1))
+        )
+    return Batch(recipe.name, arguments, kept, sequences)
 
 
 def _output(record: Model, result: Any) -> torch.Tensor:
@@ -72,6 +115,8 @@ def _output(record: Model, result: Any) -> torch.Tensor:
 
 def run(model: Any, record: Model, given: Batch) -> torch.Tensor:
     """Output of one forward pass as the model gives it."""
+    if given.apart:
+        return torch.cat([run(model, record, sequence) for sequence in given.sequences], dim=1)
     options = {"use_cache": False} if record.generates else {}
     return _output(record, model(**given.arguments, **options))
 
@@ -103,33 +148,52 @@ def forward_backward(model: Any, record: Model, given: Batch) -> Gradients:
     return Gradients(_rows(output, given), gradients, missing)
 
 
-def _cached(model: Any, record: Model, ids: torch.Tensor, cache: dict[str, Any]) -> tuple[torch.Tensor, dict[str, Any]]:
-    result = model(input_ids=ids, use_cache=True, **cache)
+def _cached(
+    model: Any, record: Model, arguments: dict[str, torch.Tensor], cache: dict[str, Any]
+) -> tuple[torch.Tensor, dict[str, Any]]:
+    result = model(**arguments, use_cache=True, **cache)
     for name in ("past_key_values", "cache_params"):
         if getattr(result, name, None) is not None:
             cache = {name: getattr(result, name)}
     return _output(record, result), cache
 
 
-def stepwise(model: Any, record: Model, given: Batch) -> torch.Tensor:
-    """Prefill of ``PREFILL`` tokens, then the rest one token at a time with the cache; rows × width in float64."""
-    ids = given.arguments["input_ids"]
+def stepwise(model: Any, record: Model, given: Batch, steps: Steps) -> torch.Tensor:
+    """A batch in the pieces of ``steps``, with a cache; rows × width in float64 of all of them, as of one pass.
+
+    Padded rows get the positions that ``generate`` gives them: counted from the first token that is none of padding.
+    """
+    ids, mask = given.arguments["input_ids"], given.arguments.get("attention_mask")
+    cache: dict[str, Any] = {}
+    if steps.static:
+        cache["past_key_values"] = transformers.StaticCache(config=model.config, max_cache_len=ROOM)
+    outputs, begin = [], 0
     with torch.no_grad():
-        output, cache = _cached(model, record, ids[:, :PREFILL], {})
-        steps = [output]
-        for position in range(PREFILL, ids.shape[1]):
-            output, cache = _cached(model, record, ids[:, position : position + 1], cache)
-            steps.append(output)
-    joined = torch.cat(steps, dim=1).double().cpu()
-    return joined.reshape(-1, joined.shape[-1])
+        for length in steps.chunks:
+            end = begin + length
+            arguments = {"input_ids": ids[:, begin:end]}
+            if mask is not None:
+                arguments["attention_mask"] = mask[:, :end]
+                if record.positions:
+                    arguments["position_ids"] = (mask.cumsum(-1) - 1).clamp_min(0)[:, begin:end]
+            output, cache = _cached(model, record, arguments, cache)
+            outputs.append(output)
+            begin = end
+    return torch.cat(outputs, dim=1).double().cpu()[given.kept[:, :begin]]
 
 
 def decode_step(model: Any, record: Model, given: Batch) -> None:
     """A prefill and one decoded token: the least that calls every kernel of generation."""
     ids = given.arguments["input_ids"]
     with torch.no_grad():
-        _, cache = _cached(model, record, ids[:, :PREFILL], {})
-        _cached(model, record, ids[:, PREFILL : PREFILL + 1], cache)
+        _, cache = _cached(model, record, {"input_ids": ids[:, :PREFILL]}, {})
+        _cached(model, record, {"input_ids": ids[:, PREFILL : PREFILL + 1]}, cache)
+
+
+def routing_of_packed(routing: list[torch.Tensor], sequences: int) -> list[torch.Tensor]:
+    """The routing of one pass over packed sequences, from that of one pass over each."""
+    layers = len(routing) // sequences
+    return [torch.cat(routing[layer::layers]) for layer in range(layers)]
 
 
 class Truth:
@@ -145,7 +209,7 @@ class Truth:
         cpu, vocabulary = torch.device("cpu"), int(model.config.vocab_size)
         self._batches = {name: batch(recipe, cpu, vocabulary) for name, recipe in INPUTS.items()}
 
-    def _ask(self, kind: str, recipe: str, call: Callable[[Any, Model, Batch], Any]) -> tuple[Any, list[torch.Tensor]]:
+    def _ask(self, kind: str, recipe: str, call: Callable[..., Any]) -> tuple[Any, list[torch.Tensor]]:
         if (kind, recipe) not in self._kept:
             recorded: list[torch.Tensor] = []
             before = torch.get_default_dtype()
@@ -155,7 +219,7 @@ class Truth:
                     stack.enter_context(pytorch_forwards(self._model))
                     stack.enter_context(RoutingReplay(recorded, recording=True))
                     stack.enter_context(InDouble())
-                    answer = call(self._model, self._record, self._batches[recipe])
+                    answer = call(self._model, self._record, self._batches[recipe].reference)
             finally:
                 torch.set_default_dtype(before)
             self._kept[kind, recipe] = answer, recorded
@@ -169,6 +233,6 @@ class Truth:
         """Output and gradients, and the routing to replay."""
         return self._ask("gradients", recipe, forward_backward)
 
-    def stepwise(self, recipe: str) -> tuple[torch.Tensor, list[torch.Tensor]]:
-        """Output rows of prefill and decode, and the routing to replay."""
-        return self._ask("stepwise", recipe, stepwise)
+    def stepwise(self, steps: Steps) -> tuple[torch.Tensor, list[torch.Tensor]]:
+        """Output rows of all pieces, and the routing to replay."""
+        return self._ask(steps.name, steps.inputs, partial(stepwise, steps=steps))

@@ -15,7 +15,8 @@ import torch
 from cases.attention import ATTENTIONS, attention
 from cases.axes import DType
 from cases.case import Case
-from cases.inputs import INPUTS
+from cases.inputs import ATTENTION, INPUTS, STEPS, Steps, applies
+from cases.mappings import MAPPINGS
 from cases.models import MODELS
 from suite import passes, zoo
 from suite.arms import Arms
@@ -88,14 +89,43 @@ class Subject:
         device, vocabulary = self.backend.torch_device(), int(self.loaded.model.config.vocab_size)
         return {name: passes.batch(recipe, device, vocabulary) for name, recipe in INPUTS.items()}
 
+    @cached_property
+    def tested(self) -> frozenset[str]:
+        """Names of the kernels that a difference from PyTorch can come from, by which recipes are chosen.
+
+        With a mapping for one name that name; with any other all names of the model, since kernels act on one another.
+        """
+        mapping = MAPPINGS.get(self.case.mapping)
+        single = mapping is not None and mapping.entries is not None and len(mapping.entries) < 2
+        names = set(mapping.entries or {}) if single and mapping else set(self.record.carries)
+        return frozenset(names | ({ATTENTION} if attention(self.case.attention).hub else set()))
+
+    @cached_property
+    def recipes(self) -> tuple[str, ...]:
+        """Names of the input recipes that mean something for the model and can tell something of its kernels."""
+        return tuple(name for name, recipe in INPUTS.items() if applies(recipe, self.record, self.tested))
+
+    @cached_property
+    def steps(self) -> tuple[Steps, ...]:
+        """The same for recipes with a cache."""
+        return tuple(steps for steps in STEPS.values() if applies(steps, self.record, self.tested))
+
     def ask(
-        self, call: Callable[[Any, Any, passes.Batch], Any], recipe: str, routing: list[torch.Tensor] | None = None
+        self,
+        call: Callable[[Any, Any, passes.Batch], Any],
+        recipe: str,
+        routing: list[torch.Tensor] | None = None,
+        *,
+        reference: bool = False,
     ) -> Any:
-        """Put the model, in the arm that is on, through one pass."""
+        """Put the model, in the arm that is on, through one pass; ``reference`` gives packed sequences one by one."""
+        given = self.batches[recipe]
+        if routing and given.sequences and not reference:
+            routing = passes.routing_of_packed(routing, len(given.sequences))
         with ExitStack() as stack:
             if routing:
                 stack.enter_context(RoutingReplay(routing, recording=False, dtype=self.case.dtype))
-            return call(self.loaded.model, self.record, self.batches[recipe])
+            return call(self.loaded.model, self.record, given.reference if reference else given)
 
     @property
     def tests_a_kernel(self) -> bool:
