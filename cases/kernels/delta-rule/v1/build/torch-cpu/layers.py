@@ -91,8 +91,10 @@ def chunked(
     """Chunk by chunk over ``[batch, heads, length, ...]``; ``decay`` is a logarithm, per key channel or one."""
     length = query.shape[2]
     chunk = min(longest, length)
+    # Padding by nothing keeps the strides, and torch.compile with dynamic sizes takes it not to (torch 2.13), so there
+    # must be nothing to keep.
     query, key, value, decay, beta = (
-        torch.unflatten(functional.pad(part, (0, 0, 0, -length % chunk)), 2, (-1, chunk))
+        torch.unflatten(functional.pad(part.contiguous(), (0, 0, 0, -length % chunk)), 2, (-1, chunk))
         for part in (query, key, value, decay, beta.unsqueeze(-1))
     )
     total = decay.cumsum(3)
