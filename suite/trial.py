@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from cases.axes import DType
 from cases.inputs import SEED
 from suite.capture import Call
 from suite.numerics import InDouble, RoutingReplay
@@ -166,7 +167,8 @@ def cotangent(output: torch.Tensor, *, repeated: bool) -> torch.Tensor:
     """A fixed random incoming gradient; ``repeated``: one row of it for all rows, expanded as a sum's gradient is."""
     generator = torch.Generator().manual_seed(SEED)
     shape = (1,) * (output.dim() - 1) + tuple(output.shape[-1:]) if repeated else output.shape
-    drawn = torch.randn(shape, generator=generator, dtype=torch.float32).to(output.device, output.dtype)
+    # Whole 64ths: the same numbers in every precision, also where float32 is made float64 under our feet (InDouble).
+    drawn = torch.randint(-128, 129, shape, generator=generator).to(output.device, output.dtype) / 64
     return drawn.expand(output.shape)
 
 
@@ -241,10 +243,10 @@ def truth_of(
 
 
 @contextmanager
-def replayed(routing: list[torch.Tensor]) -> Iterator[RoutingReplay | None]:
+def replayed(routing: list[torch.Tensor], dtype: DType) -> Iterator[RoutingReplay | None]:
     """Take the experts that float64 took, where the choice was a near tie."""
     if not routing:
         yield None
         return
-    with RoutingReplay(routing, recording=False) as replay:
+    with RoutingReplay(routing, recording=False, dtype=dtype) as replay:
         yield replay
