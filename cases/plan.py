@@ -196,6 +196,9 @@ def properties(case: Case) -> tuple[Property, ...]:
     chosen.append(Property.FORWARD)
     if case.mode.trains:
         chosen.append(Property.GRADIENT)
+    if case.dtype is DType.FLOAT32 and case.mapping in ("bundled", USER) and not (case.mode.compiles or model.timing):
+        # What becomes of a binding depends on the route, which follows from mapping and mode: one dtype shows it.
+        chosen.append(Property.STATE)
     if not model.timing:
         # A race or a wrong cache shows in a tiny model as well, in a hundredth of the time.
         chosen.append(Property.DETERMINISM)

@@ -15,7 +15,7 @@ from cases.axes import Phase, Property
 from cases.case import Case
 from cases.plan import requirements
 from reports.record import Engagement, Outcome, Reason, Record, Speed
-from suite import checks, engagement, model_checks, probes, statements
+from suite import checks, engagement, model_checks, probes, state, statements
 from suite.finding import Finding
 from suite.memory import ran_out
 from suite.model_checks import ArmError
@@ -30,6 +30,7 @@ RESTS_ON: dict[Property, tuple[Property, ...]] = {
     Property.PROBE: (Property.ENGAGE,),
     Property.FORWARD: (Property.ENGAGE,),
     Property.GRADIENT: (Property.FORWARD,),
+    Property.STATE: (Property.FORWARD,),
     Property.DETERMINISM: (Property.ENGAGE,),
     Property.COMPILE: (Property.FORWARD,),
     Property.GENERATE: (Property.FORWARD,),
@@ -188,6 +189,7 @@ _CHECKS: dict[Property, Callable[[Subject], Finding]] = {
     Property.PROBE: probes.probe,
     Property.FORWARD: model_checks.forward,
     Property.GRADIENT: model_checks.gradient,
+    Property.STATE: state.check,
     Property.DETERMINISM: checks.determinism,
     Property.COMPILE: checks.compile_,
     Property.GENERATE: model_checks.generate,

@@ -62,6 +62,11 @@ class Subject:
         return self.loader.load(self.case, self._shelf.path(self.case))
 
     @property
+    def path(self) -> Path:
+        """Folder of the saved model."""
+        return self._shelf.path(self.case)
+
+    @property
     def truth(self) -> passes.Truth:
         """The same weights in float64."""
         return self._shelf.truth(self.case)
