@@ -29,6 +29,9 @@ USER = "user"
 STATEMENTS = ("env.available", "trouble.package", "attn.default")
 """Documented statements that are about no case, by requirement id; they are checked before all cases."""
 
+WITHOUT_CASE = ("statement/", "repository/")
+"""How the ids of checks begin that are about no case. They can be asked for by id like a case."""
+
 
 @dataclass(frozen=True, slots=True)
 class Selection:
@@ -88,7 +91,7 @@ def build(selection: Selection) -> tuple[Case, ...]:
         ValueError: a case id in ``selection.cases`` names a record that does not exist.
     """
     if selection.cases:
-        return tuple(_literal(text) for text in selection.cases)
+        return tuple(_literal(text) for text in selection.cases if not text.startswith(WITHOUT_CASE))
     axes = _axes(selection)
     valid = _validity(selection)
     if selection.tier is Tier.FULL:

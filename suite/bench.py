@@ -14,12 +14,14 @@ import torch
 from cases.axes import Phase, Property
 from cases.case import Case
 from cases.plan import requirements
+from cases.repositories import RepositoryInUse
 from reports.record import Engagement, Outcome, Reason, Record, Speed
-from suite import checks, engagement, model_checks, probes, state, statements
+from suite import checks, compiling, engagement, model_checks, probes, state, statements
 from suite.finding import Finding
 from suite.memory import ran_out
 from suite.model_checks import ArmError
 from suite.recorder import Recorder
+from suite.repository import Repositories
 from suite.subject import Shelf, Subject
 
 __all__ = ["RESTS_ON", "Bench"]
@@ -43,11 +45,22 @@ RESTS_ON: dict[Property, tuple[Property, ...]] = {
 class Bench:
     """The state of one worker process."""
 
-    def __init__(self, shelf: Shelf, recorder: Recorder, *, budget: float, embedded: bool) -> None:
+    def __init__(
+        self,
+        shelf: Shelf,
+        recorder: Recorder,
+        *,
+        budget: float,
+        embedded: bool,
+        inductor: bool = False,
+        repositories: tuple[RepositoryInUse, ...] = (),
+    ) -> None:
         self._shelf = shelf
         self._recorder = recorder
         self._budget = budget
         self._embedded = embedded
+        self._inductor = inductor
+        self._repositories = Repositories(shelf.loader, repositories)
         self._subject: Subject | None = None
         self._outcomes: dict[tuple[str, Property], tuple[Outcome, str]] = {}
         self._evidence: tuple[Engagement, ...] = ()
@@ -97,6 +110,15 @@ class Bench:
             seconds=perf_counter() - start,
         )
 
+    def inspect(self, repository: RepositoryInUse) -> Record:
+        """Check and record one kernel repository, before anything of it is called."""
+        start = perf_counter()
+        try:
+            finding = self._repositories.check(repository)
+        except Exception as error:  # recorded as what it is, not shown as a traceback
+            finding = self._recorder.harness_error(error)
+        return self._recorder.write(repository.id, Property.REPOSITORY, finding, seconds=perf_counter() - start)
+
     def _take(self, case: Case) -> Subject:
         if self._subject is None or self._subject.case != case:
             self.close()
@@ -134,6 +156,8 @@ class Bench:
         if checked is Property.SPEED:
             self._phase, finding = checks.speed(subject, self._budget)
             return finding
+        if checked is Property.COMPILE:
+            return compiling.check(subject, inductor=self._inductor)
         return _CHECKS[checked](subject)
 
     def _engage(self, subject: Subject) -> Finding:
@@ -191,7 +215,6 @@ _CHECKS: dict[Property, Callable[[Subject], Finding]] = {
     Property.GRADIENT: model_checks.gradient,
     Property.STATE: state.check,
     Property.DETERMINISM: checks.determinism,
-    Property.COMPILE: checks.compile_,
     Property.GENERATE: model_checks.generate,
     Property.MEMORY: checks.memory,
 }

@@ -1,4 +1,4 @@
-"""The checks that compare two arms and need no input recipe: determinism, compile, memory and speed.
+"""The checks that compare two arms and need no input recipe: determinism, memory and speed.
 
 Each takes a subject whose kernels are known to run, and returns a finding. An exception of the kernel arm is a FAIL of
 the kernel; one of the PyTorch arm means that there is nothing to hold the kernel against.
@@ -15,12 +15,11 @@ from reports.record import Determinism, Outcome, Reason, Speed
 from suite import passes
 from suite.finding import Finding, Measure
 from suite.memory import peak_bytes
-from suite.model_checks import arm, judge
-from suite.numerics import compare
+from suite.model_checks import arm
 from suite.sampling import Arm, Clock, Sampler
 from suite.subject import Subject
 
-__all__ = ["compile_", "determinism", "memory", "speed"]
+__all__ = ["determinism", "memory", "speed"]
 
 REPEATS = 10
 """Calls that must agree bit for bit. Races show within a few; design/measurement section 4 asks for ten."""
@@ -74,35 +73,6 @@ def determinism(subject: Subject) -> Finding:
     outcome = Outcome.FAIL if grade is Determinism.VARIES else Outcome.PASS
     reason = Reason.NONDETERMINISTIC if outcome is Outcome.FAIL else None
     return Finding(outcome, reason, text, measures=measures, determinism=grade)
-
-
-def compile_(subject: Subject) -> Finding:
-    """``torch.compile`` of the kernelized model: graph breaks, and the same output.
-
-    The backend is ``aot_eager``: it traces, functionalises and partitions as Inductor does, and generates no code.
-    """
-    truth, routing = subject.truth.forward("dense")
-    with arm(subject, kernel=False):
-        pytorch = subject.ask(passes.forward, "dense", routing)
-    torch._dynamo.reset()
-    torch._dynamo.utils.counters.clear()
-    model = subject.loaded.model
-    compiled = torch.compile(model, backend="aot_eager")
-    with arm(subject, kernel=True):
-        kernel = passes.forward(compiled, subject.record, subject.batches["dense"])
-    breaks = torch._dynamo.utils.counters["graph_break"]
-    count = sum(breaks.values())
-    torch._dynamo.reset()
-    if count:
-        return Finding(
-            Outcome.FAIL,
-            Reason.GRAPH_BREAK,
-            f"{count} graph breaks, first: {next(iter(breaks))[:300]}",
-            measures={"graph_breaks": count},
-        )
-    return judge(
-        {"dense": compare(kernel, pytorch, truth, subject.case.dtype)}, "compiled output", {"graph_breaks": 0}
-    )
 
 
 def _work(subject: Subject) -> tuple[Phase, Callable[[], object]]:

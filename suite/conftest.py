@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import reports
-from cases import plan
+from cases import compiled, plan, repositories
 from cases.axes import Device, Property
 from cases.case import Case
 from reports import store
@@ -41,6 +41,13 @@ class State:
     def __init__(self, config: pytest.Config) -> None:
         self.options = read(config.option)
         self.cases = self.options.cases()
+        selection = self.options.selection
+        asked = [text for text in selection.cases if text.startswith(repositories.PREFIX)]
+        try:
+            self.repositories = repositories.in_use(self.cases, dict(selection.kernels), asked)
+        except ValueError as error:
+            raise OptionError(f"--case: {error}") from None
+        self.compiled = compiled.of_selection(selection, self.cases)
         self.worker: dict[str, Any] | None = getattr(config, "workerinput", None)
         self.session: sessions.Session | None = None
         self.progress: Progress | None = None
@@ -119,12 +126,20 @@ def pytest_configure_node(node: Any) -> None:
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """One item for each case that has the property of the test's module."""
+    state = metafunc.config.stash[STATE]
+    several = metafunc.config.getoption("dist") == "loadgroup"
+    if "repository" in metafunc.fixturenames:
+        # One worker sees them all: whether an id is unique is a question about all of them.
+        marks = pytest.mark.xdist_group("repositories") if several else ()
+        metafunc.parametrize("repository", [pytest.param(each, id=each.id, marks=marks) for each in state.repositories])
     if "case" not in metafunc.fixturenames:
         return
     checked = Property(metafunc.module.__name__.rpartition("test_")[2])
-    state = metafunc.config.stash[STATE]
-    cases = [case for case in state.cases if checked in plan.properties(case)]
-    several = metafunc.config.getoption("dist") == "loadgroup"
+    cases = [
+        case
+        for case in state.cases
+        if checked in plan.properties(case) or (checked is Property.COMPILE and case in state.compiled)
+    ]
     metafunc.parametrize(
         "case",
         [pytest.param(case, marks=pytest.mark.xdist_group(case.model) if several else ()) for case in cases],
@@ -133,14 +148,17 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Statements first, then case by case, each in the order of its properties; without what is recorded already."""
+    """Statements first, then repositories, then case by case, each in the order of its properties.
+
+    What is recorded already is left out.
+    """
     state = config.stash[STATE]
     rank = {case.id: number for number, case in enumerate(state.cases)}
     order = list(Property)
 
     def position(item: pytest.Item) -> tuple[int, int]:
         parsed = parse_item(item.nodeid)
-        return (-1, 0) if parsed is None or parsed[0] not in rank else (rank[parsed[0]], order.index(parsed[1]))
+        return (-1, 0) if parsed is None else (rank.get(parsed[0], -1), order.index(parsed[1]))
 
     # A module whose property no case has leaves one empty item behind.
     items[:] = [item for item in items if not item.nodeid.endswith("[NOTSET]")]
@@ -163,7 +181,7 @@ def bench(pytestconfig: pytest.Config) -> "Iterator[Bench]":
     from suite.setup import make_bench
 
     state = pytestconfig.stash[STATE]
-    made = make_bench(state.options, state.facts)
+    made = make_bench(state.options, state.facts, state.repositories)
     yield made
     made.close()
 

@@ -91,7 +91,7 @@ class Loader:
             return Loaded(model, "from_pretrained(use_kernels=True)", {}, None)
         wanted = offered(self.user if mapping is None else mapping.entries or {}, case.mode)
         carried = MODELS[case.model].carries
-        promised = {name: self._located(reference) for name, reference in wanted.items() if name in carried}
+        promised = {name: self.located(reference) for name, reference in wanted.items() if name in carried}
         if not promised:
             model = self._from_pretrained(case, path, implementation).train(case.mode.trains)
             return Loaded(model, "from_pretrained(attn_implementation=…)", {}, {})
@@ -134,7 +134,7 @@ class Loader:
         """The value of ``attn_implementation`` for a case."""
         return attention(case.attention).implementation
 
-    def _located(self, reference: KernelReference) -> KernelReference:
+    def located(self, reference: KernelReference) -> KernelReference:
         """A bundled kernel, from disk when the Hub in use has none of ours."""
         if self.local_root is None or not reference.repository.startswith("embedded/"):
             return reference

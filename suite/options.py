@@ -70,7 +70,7 @@ class Options:
             cases = plan.build(self.selection)
         except ValueError as error:
             raise OptionError(f"--case: {error}") from None
-        if not cases:
+        if not cases and not self.selection.cases:
             raise OptionError(
                 "these choices of --model, --dtype, --mode, --attention, --mapping and --kernel leave no case: no "
                 "chosen model registers the layer, or none has the attention. Leave one of them out."
@@ -228,7 +228,7 @@ def _existing_run(path: Path) -> Path:
 
 
 def _rerun(namespace: argparse.Namespace) -> str:
-    """What a case depends on besides its id. Filters and tiers choose cases, so they are left out."""
+    """What a case depends on besides its id. Filters and most tiers choose cases, so they are left out."""
     words = ["pytest", "suite", "--device", namespace.device]
     for option in ("kernel", "trust"):
         for value in getattr(namespace, option):
@@ -237,4 +237,7 @@ def _rerun(namespace: argparse.Namespace) -> str:
         words += ["--kernels", namespace.kernels]
     if namespace.hub != HubChoice.AUTO:
         words += ["--hub", namespace.hub]
+    if namespace.tier == Tier.FULL:
+        # Only this tier compiles with Inductor too.
+        words += ["--tier", namespace.tier]
     return shlex.join(words)

@@ -8,7 +8,8 @@ from typing import Any
 import torch
 import transformers
 
-from cases.axes import Device
+from cases.axes import Device, Tier
+from cases.repositories import RepositoryInUse
 from reports import store
 from suite.bench import Bench
 from suite.device import BACKENDS
@@ -20,7 +21,7 @@ from suite.subject import Shelf
 __all__ = ["make_bench"]
 
 
-def make_bench(options: Options, facts: dict[str, Any]) -> Bench:
+def make_bench(options: Options, facts: dict[str, Any], repositories: tuple[RepositoryInUse, ...]) -> Bench:
     """A bench for the options and the facts that the controller handed over."""
     torch.set_num_threads(int(facts["threads"]))
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
@@ -41,6 +42,8 @@ def make_bench(options: Options, facts: dict[str, Any]) -> Bench:
         Recorder(folder, facts["rerun"]),
         budget=options.budget,
         embedded=bool(facts["embedded"]),
+        inductor=options.selection.tier is Tier.FULL,
+        repositories=repositories,
     )
     # What a former worker of this run found out, if this one replaces it.
     for record in store.read_run(folder).records:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from suite.bench import Bench
 
 
-@pytest.mark.parametrize("requirement", STATEMENTS)
+@pytest.mark.parametrize("requirement", STATEMENTS, ids=[f"statement/{requirement}" for requirement in STATEMENTS])
 def test_statement(requirement: str, bench: "Bench") -> None:
     """Does the statement hold on this machine?"""
     raise_for(bench.state(requirement))
