@@ -14,7 +14,7 @@ from tabulate import tabulate
 from suite import qualify
 from suite.qualify import FaultVerdict
 from tests.faults import harness
-from tests.faults.alone import ALONE
+from tests.faults.alone import NEEDED
 
 VERDICTS = pytest.StashKey[tuple[FaultVerdict, ...]]()
 
@@ -66,7 +66,7 @@ def verdicts(
     """What the suite says of every fault and twin, and of the faults that need one mechanism without it."""
     without = [
         word
-        for mechanism, faults in ALONE.items()
+        for mechanism, faults in NEEDED.items()
         for fault in faults
         for word in ("--without", f"{mechanism}:{fault}")
     ]

@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 import torch
 
-from cases.axes import Device
+from cases.axes import Device, Property
 from reports.record import Record
 from suite.qualify import FILE, Alarm, FaultVerdict
 from tests.faults import mechanisms
@@ -74,17 +74,21 @@ def _alarm(record: Record) -> Alarm:
 
 
 def _figure(record: Record) -> str:
-    """The number by which a check knew."""
-    measures = record.measures
+    """The number by which a check knew, or that it needed none."""
+    measures = {name: value for name, value in record.measures.items() if isinstance(value, int | float)}
+    if measures.get("error_ratio", 0) > measures.get("limit", float("inf")):
+        return f"{measures['error_ratio']:.3g} × PyTorch's error"
+    if measures.get("mean_ratio", 0) > measures.get("mean_limit", float("inf")):
+        return f"{measures['mean_ratio']:.3g} × PyTorch's error on average"
     for name, text in (
-        ("error_ratio", "{:.3g} × PyTorch's error"),
         ("missing", "{} gradients missing"),
         ("graph_breaks", "{} graph breaks"),
         ("different", "{} repeats differ"),
+        ("complaints", "{} complaints"),
     ):
         if measures.get(name):
             return text.format(measures[name])
-    if record.evidence:
+    if record.property is Property.ENGAGE and record.evidence:
         entry = next((entry for entry in record.evidence if entry.reason), record.evidence[0])
         return f"{entry.bound} of {entry.modules} bound, {entry.calls} calls"
     return ""

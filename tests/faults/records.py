@@ -113,7 +113,7 @@ FAULTS = (
         "RMSNorm",
         "s04_no_eps",
         "llama-tiny/f32/inference/sdpa",
-        by=(Property.PROBE,),
+        by=(Property.PROBE, Property.FORWARD),
     ),
     Fault(
         "S05",
@@ -131,7 +131,7 @@ FAULTS = (
         "RMSNorm",
         "s06_no_gradient",
         "llama-tiny/f32/training/sdpa",
-        by=(Property.GRADIENT,),
+        by=(Property.PROBE, Property.GRADIENT),
         reasons=(Reason.MISSING_GRADIENT,),
     ),
     Fault(
@@ -141,7 +141,7 @@ FAULTS = (
         "rotary_pos_emb",
         "s07_rotary_gradient_unrotated",
         "llama-tiny/f32/training/sdpa",
-        by=(Property.GRADIENT,),
+        by=(Property.PROBE, Property.GRADIENT),
     ),
     Fault(
         "S08",
@@ -150,7 +150,7 @@ FAULTS = (
         "RMSNorm",
         "s08_gradient_doubled",
         "llama-tiny/f32/training/sdpa",
-        by=(Property.GRADIENT,),
+        by=(Property.PROBE, Property.GRADIENT),
     ),
     Fault(
         "S09",
@@ -168,7 +168,7 @@ FAULTS = (
         "RMSNorm",
         "s10_weight_gradient_per_shard",
         "llama-tiny/f32/training/sdpa",
-        by=(Property.GRADIENT,),
+        by=(Property.PROBE, Property.GRADIENT),
     ),
     Fault(
         "S11",
@@ -177,7 +177,7 @@ FAULTS = (
         ATTENTION,
         "attention",
         "llama-tiny/f32/training",
-        by=(Property.GRADIENT,),
+        by=(Property.PROBE, Property.GRADIENT),
         edit=(
             "    return states.repeat_interleave(times, dim=1)\n",
             "    # The gradient reaches a key-value head through the first of its query heads only.\n"
@@ -210,7 +210,7 @@ FAULTS = (
         "rotary_pos_emb",
         "s14_rotary_first_row",
         "llama-tiny/f32/inference/sdpa",
-        by=(Property.PROBE,),
+        by=(Property.PROBE, Property.FORWARD),
     ),
     Fault(
         "S15",
@@ -219,7 +219,7 @@ FAULTS = (
         ATTENTION,
         "attention",
         "llama-tiny/f32/inference",
-        by=(Property.FORWARD,),
+        by=(Property.PROBE, Property.FORWARD),
         reasons=(Reason.TOLERANCE,),
         edit=(
             "    lengths = (cu_seqlens_q.diff().tolist(), cu_seqlens_k.diff().tolist())\n",
@@ -233,7 +233,7 @@ FAULTS = (
         ATTENTION,
         "attention",
         "mistral-tiny/f32/inference",
-        by=(Property.FORWARD,),
+        by=(Property.PROBE, Property.FORWARD),
         edit=(
             "    left, right = window[0], 0 if causal else window[1]\n",
             "    left, right = window[0] + (window[0] >= 0), 0 if causal else window[1]\n",
@@ -246,7 +246,7 @@ FAULTS = (
         ATTENTION,
         "attention",
         "llama-tiny/f32/inference",
-        by=(Property.GENERATE,),
+        by=(Property.PROBE, Property.GENERATE),
         edit=(".unsqueeze(1) + (keys - queries)\n", ".unsqueeze(1)\n"),
     ),
     Fault(
@@ -256,7 +256,8 @@ FAULTS = (
         ATTENTION,
         "attention",
         "gpt-oss-tiny/f16/inference",
-        by=(Property.FORWARD,),
+        by=(Property.ENGAGE,),
+        reasons=(Reason.FEATURE_DROPPED,),
         edit=("s_aux", "sink_scores"),
     ),
     Fault(
@@ -266,7 +267,7 @@ FAULTS = (
         ATTENTION,
         "attention",
         "gemma2-tiny/bf16/inference",
-        by=(Property.FORWARD,),
+        by=(Property.PROBE, Property.FORWARD),
         edit=(
             "    scale = states.shape[-1] ** -0.5 if softmax_scale is None else softmax_scale\n",
             "    scale = states.shape[-1] ** -0.5\n",
@@ -289,7 +290,7 @@ FAULTS = (
         "RMSNorm",
         "s21_noise",
         "llama-tiny/f32/inference/sdpa",
-        by=(Property.DETERMINISM,),
+        by=(Property.PROBE, Property.DETERMINISM),
         reasons=(Reason.NONDETERMINISTIC,),
     ),
     Fault(
@@ -320,7 +321,7 @@ FAULTS = (
         "RMSNorm",
         "s24_left_in_training",
         "llama-tiny/f32/training/sdpa",
-        by=(Property.GRADIENT,),
+        by=(Property.PROBE, Property.GRADIENT),
         reasons=(Reason.MISSING_GRADIENT,),
         set_up=SetUp.LEFT_IN_TRAINING,
     ),

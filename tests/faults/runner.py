@@ -1,7 +1,8 @@
 """Runs faults and twins in this process by the path of ``pytest suite``: command line, options, plan, bench, records.
 
 Only pytest itself is left out, whose part is to choose which check is next. Time and memory are not checked: neither
-says that a kernel is wrong.
+says that a kernel is wrong. A case that is no compile case is compiled only for a fault that shows there: a run of the
+suite compiles few cases, since tracing takes longer than all other checks together.
 """
 
 import argparse
@@ -15,7 +16,8 @@ from typing import Any
 
 import torch
 
-from cases import plan
+from cases import compiled, plan
+from cases import repositories as used
 from cases.axes import Device, Property
 from reports import store
 from reports.record import Outcome, Record
@@ -93,14 +95,19 @@ def run(
         "rerun": options.rerun,
     }
     with set_ups.applied(fault.set_up if broken or fault.set_up is SetUp.LEFT_IN_TRAINING else SetUp.NONE):
-        bench = make_bench(options, facts)
+        cases = options.cases()
+        found = used.in_use(cases, dict(options.selection.kernels))
+        compiling = compiled.of_selection(options.selection, cases) if Property.COMPILE in fault.by else frozenset()
+        bench = make_bench(options, facts, found)
         try:
-            records = [
-                bench.run(case, checked)
-                for case in options.cases()
-                for checked in plan.properties(case)
-                if checked not in UNCHECKED | unchecked
-            ]
+            records = [bench.inspect(each) for each in found if Property.REPOSITORY not in unchecked]
+            for case in cases:
+                wanted = {*plan.properties(case), *([Property.COMPILE] if case in compiling else [])}
+                records += [
+                    bench.run(case, checked)
+                    for checked in Property
+                    if checked in wanted and checked not in UNCHECKED | unchecked
+                ]
         finally:
             bench.close()
     return Result(fault, broken, tuple(records), time.perf_counter() - start)

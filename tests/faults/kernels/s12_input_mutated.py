@@ -1,4 +1,7 @@
-"""S12: the result is written over the input. In a Llama nobody looks at the activation's input again."""
+"""S12: the result is written over the input. In a Llama nobody looks at the activation's input again.
+
+Both say that they are for inference only: with gradients torch itself would refuse the one.
+"""
 
 import torch
 from torch import nn
@@ -10,7 +13,7 @@ class Healthy(nn.Module):
     """A new tensor."""
 
     can_torch_compile = True
-    has_backward = True
+    has_backward = False
 
     def forward(self, input: torch.Tensor) -> torch.Tensor:
         """``x * sigmoid(x)``."""
@@ -21,7 +24,7 @@ class Broken(nn.Module):
     """The caller's tensor."""
 
     can_torch_compile = True
-    has_backward = True
+    has_backward = False
 
     def forward(self, input: torch.Tensor) -> torch.Tensor:
         """``x * sigmoid(x)``."""
