@@ -23,6 +23,9 @@ LIMIT = {Tier.SMOKE: 2, Tier.CORE: 6, Tier.FULL: 24}
 SCANS = frozenset({"selective_scan_fn", "mamba_chunk_scan_combined", "chunk_gated_delta_rule", "chunk_kda"})
 """Tracing writes their loops over the tokens out, which takes half a minute for one model."""
 
+EXPERTS = ("num_experts", "num_local_experts")
+"""Configuration values of a mixture of experts, whose routing breaks or doubles the graphs of PyTorch itself."""
+
 
 def eligible(case: Case, tier: Tier) -> bool:
     """Whether compiling the case says something of its layer kernels alone, at a price that the tier can pay.
@@ -64,7 +67,8 @@ def choose(cases: Iterable[Case], tier: Tier, user: Mapping[str, KernelReference
 
 def _preference(case: Case) -> tuple[bool, bool, bool, str]:
     """A model that is traced fast; inference before training; float32, where no routing of experts is a near tie."""
-    fast = SCANS.isdisjoint(MODELS[case.model].carries)
+    model = MODELS[case.model]
+    fast = SCANS.isdisjoint(model.carries) and not any(name in model.overrides for name in EXPERTS)
     return fast, not case.mode.trains, case.dtype is DType.FLOAT32, case.id
 
 

@@ -8,6 +8,7 @@ slow, so the PyTorch arm is compiled only when there is something to hold agains
 The backend is ``aot_eager``: it traces, functionalises and partitions as Inductor does, and generates no code.
 """
 
+import warnings
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -117,6 +118,8 @@ def _trace(subject: Subject, backend: str, *, kernel: bool) -> _Traced:
     with ExitStack() as stack:
         stack.enter_context(arm(subject, kernel=kernel))
         stack.callback(fresh)
+        # Dynamo warns of each cached helper in Transformers, in both arms: nothing that a reader could act upon.
+        stack.enter_context(warnings.catch_warnings(action="ignore"))
         fresh()
         watch = Watch(backend)
         compiled = torch.compile(model, backend=watch)
