@@ -63,6 +63,8 @@ class Model:
     """Whether a flash attention keeps packed sequences apart, told so by ``position_ids`` alone."""
     chunks: bool = True
     """Whether a call of several tokens goes on from a filled cache."""
+    mask_with_cache: bool = True
+    """Whether the mask of padding is given once the cache is filled; ``generate`` leaves it out where it is not."""
     routes: bool = False
     """Whether tokens are sent to experts by their top scores. A near tie falls either way in any precision, PyTorch's
     own too, and a row for which it fell otherwise than in float64 says nothing about a kernel."""
@@ -307,6 +309,7 @@ _RECORDS = (
         attentions=NO_ATTENTION,
         # A call of several tokens starts its state anew in 5.22.2 (MambaMixer.slow_forward).
         chunks=False,
+        mask_with_cache=False,
         positions=False,
         packs=False,
         reason="Functions instead of layers, and other ones for prompt, token and training. In training "

@@ -172,7 +172,7 @@ def stepwise(model: Any, record: Model, given: Batch, steps: Steps) -> torch.Ten
         for length in steps.chunks:
             end = begin + length
             arguments = {"input_ids": ids[:, begin:end]}
-            if mask is not None:
+            if mask is not None and (record.mask_with_cache or begin == 0):
                 arguments["attention_mask"] = mask[:, :end]
                 if record.positions:
                     arguments["position_ids"] = (mask.cumsum(-1) - 1).clamp_min(0)[:, begin:end]
