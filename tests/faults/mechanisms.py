@@ -73,7 +73,6 @@ SWITCHES: Mapping[str, Callable[[ExitStack], None]] = {
     "ledger": _ledger,
     "features": _features,
     "epsilon": _recipe("epsilon"),
-    "zero rows": _recipe("row zero"),
     "huge rows": _recipe("rows of size 300"),
     "positions": _recipe("positions"),
     "expanded gradients": _relation(relations.repeated_gradient),

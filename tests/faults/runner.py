@@ -94,7 +94,7 @@ def run(
         "threads": torch.get_num_threads(),
         "rerun": options.rerun,
     }
-    with set_ups.applied(fault.set_up if broken or fault.set_up is SetUp.LEFT_IN_TRAINING else SetUp.NONE):
+    with set_ups.applied(fault.set_up if broken else SetUp.NONE):
         cases = options.cases()
         found = used.in_use(cases, dict(options.selection.kernels))
         compiling = compiled.of_selection(options.selection, cases) if Property.COMPILE in fault.by else frozenset()

@@ -14,7 +14,7 @@ def normalise(hidden_states: torch.Tensor, weight: torch.Tensor, eps: float) -> 
 
 
 class Healthy(nn.Module):
-    """A kernel with a backward pass does no harm where it is left."""
+    """A kernel with a backward pass, which training may have."""
 
     weight: torch.Tensor
     variance_epsilon: float
@@ -27,7 +27,7 @@ class Healthy(nn.Module):
 
 
 class Broken(nn.Module):
-    """One without ends the graph."""
+    """One without, which ends the graph where it is left."""
 
     weight: torch.Tensor
     variance_epsilon: float
