@@ -1,5 +1,6 @@
 """Makes the bench of a worker process: the first place where a worker imports torch and the libraries under test."""
 
+import gc
 import logging
 import os
 from pathlib import Path
@@ -45,6 +46,8 @@ def make_bench(options: Options, facts: dict[str, Any], repositories: tuple[Repo
         inductor=options.selection.tier is Tier.FULL,
         repositories=repositories,
     )
+    # The libraries stay. A collection after each case would walk through all their objects, a fifth of a second each.
+    gc.freeze()
     # What a former worker of this run found out, if this one replaces it.
     for record in store.read_run(folder).records:
         bench.know(record)
