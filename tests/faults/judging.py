@@ -4,7 +4,6 @@ A verdict says which checks spoke, with what figure, and whether the one that is
 fault that is found by luck is a hole with a lid on it.
 """
 
-import gc
 from collections.abc import Iterable
 from contextlib import ExitStack
 from pathlib import Path
@@ -29,8 +28,6 @@ def run_all(faults: Iterable[Fault], folder: Path, device: Device, without: Iter
     """Run faults and twins; then each (fault, mechanism) of ``without`` with that mechanism switched off, no twin."""
     # Tiny models are slower on several threads, and the machine has other work.
     torch.set_num_threads(1)
-    # The libraries stay: without this each collection between two cases walks through all of their objects.
-    gc.freeze()
     chosen = {fault.id: fault for fault in faults}
     twins: dict[str, Result] = {}
     # Neighbours share a model and its float64 truth.
