@@ -28,7 +28,7 @@ from suite.finding import Finding, Measure
 from suite.numerics import RoutingReplay, compare, compare_named
 from suite.subject import Subject
 
-__all__ = ["SWITCHES", "Binding", "bindings", "check", "claims_backward", "foreign", "functions_kept"]
+__all__ = ["SWITCHES", "Binding", "bindings", "check", "claims_backward", "foreign", "functions_untouched"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ def _is_kernel(binding: Binding) -> bool:
     return binding.origin != "pytorch"
 
 
-def functions_kept(model: torch.nn.Module) -> bool:
+def functions_untouched(model: torch.nn.Module) -> bool:
     """Whether no function object of the model has a kernel."""
     return not any(each.is_function and _is_kernel(each) for each in bindings(model))
 
@@ -222,7 +222,7 @@ def check(subject: Subject) -> Finding:
             course.problems.append(
                 (Reason.REBOUND, f"another model, never kernelized, runs kernels: {', '.join(touched[:5])}")
             )
-        course.measures["functions of another model untouched"] = functions_kept(other)
+        course.measures["functions of another model untouched"] = functions_untouched(other)
         there, back = ("eval()", "train()") if case.mode.trains else ("train()", "eval()")
         for switch in (there, back, "set_use_kernels(True) again", "to(float64) and back", "to(device)"):
             course.model = SWITCHES[switch](course.model)
