@@ -78,6 +78,8 @@ class Captured:
     """``prompt``, or ``token`` for one more token with a filled cache."""
     call: Call
     small: Call | None
+    learned: frozenset[str]
+    """Arguments that gradients flow through in the model: hidden states do, cosines of positions don't."""
 
     def signature(self) -> tuple[object, ...]:
         """Equal for calls that differ in sizes of axes only, or in a size of one (a token is a short prompt)."""
@@ -119,6 +121,7 @@ class _Recorder:
 
     def __init__(self) -> None:
         self.calls: dict[Key, tuple[Site, str, Call]] = {}
+        self.learned: dict[Key, frozenset[str]] = {}
         self.phase = "prompt"
         self.unusable = 0
         self._ordinals: Counter[tuple[str, str, str]] = Counter()
@@ -131,7 +134,9 @@ class _Recorder:
             # A cache object: its arithmetic is the model-level checks' to judge, and it can't be had in float64.
             self.unusable += 1
             return
-        self.calls[site.name, site.path, ordinal, self.phase] = site, self.phase, call.copied()
+        key = (site.name, site.path, ordinal, self.phase)
+        self.learned[key] = frozenset(path for path, leaf in call.tensors().items() if leaf.requires_grad)
+        self.calls[key] = site, self.phase, call.copied()
 
 
 def _positional_names(forward: Callable[..., Any], count: int) -> tuple[str, ...]:
@@ -200,21 +205,21 @@ def capture(
     device, vocabulary = subject.backend.torch_device(), int(model.config.vocab_size)
     paths = {id(module): path for path, module in model.named_modules()}
     recorders = []
-    with torch.no_grad():
-        for inputs in (WIDE, SMALL):
-            recorder = _Recorder()
-            with ExitStack() as stack:
-                stack.enter_context(_recording(sites, recorder))
-                if attention is not None:
-                    stack.enter_context(_recording_attention(*attention, recorder, paths))
-                _pass(subject, passes.batch(inputs, device, vocabulary), recorder)
-            recorders.append(recorder)
+    for inputs in (WIDE, SMALL):
+        recorder = _Recorder()
+        with ExitStack() as stack:
+            stack.enter_context(_recording(sites, recorder))
+            if attention is not None:
+                stack.enter_context(_recording_attention(*attention, recorder, paths))
+            _pass(subject, passes.batch(inputs, device, vocabulary), recorder)
+        recorders.append(recorder)
     wide, small = recorders
     found: dict[tuple[object, ...], Captured] = {}
     for key, (site, phase, call) in wide.calls.items():
         partner = small.calls.get(key)
         other = partner[2] if partner and _alike(call, partner[2]) else None
-        captured = Captured(site.name, site.path, site.module, site.is_function, phase, call, other)
+        learned = wide.learned[key]
+        captured = Captured(site.name, site.path, site.module, site.is_function, phase, call, other, learned)
         found.setdefault(captured.signature(), captured)
     return list(found.values()), wide.unusable
 
@@ -230,7 +235,10 @@ def _alike(one: Call, other: Call) -> bool:
 
 
 def _pass(subject: Subject, given: passes.Batch, recorder: _Recorder) -> None:
-    """The passes of the case's mode: a prompt, and one more token where a cache belongs to the mode."""
+    """The passes of the case's mode: a prompt, and one more token where a cache belongs to the mode.
+
+    The prompt with gradients, to see where they flow; the token without, since caches are written in place.
+    """
     model, record = subject.loaded.model, subject.record
     if subject.case.mode.trains or not record.generates:
         passes.run(model, record, given)
@@ -239,4 +247,5 @@ def _pass(subject: Subject, given: passes.Batch, recorder: _Recorder) -> None:
     result = model(input_ids=ids, use_cache=True)
     cache = {name: kept for name in _CACHES if (kept := getattr(result, name, None)) is not None}
     recorder.phase = "token"
-    model(input_ids=ids[:, :1], use_cache=True, **cache)
+    with torch.no_grad():
+        model(input_ids=ids[:, :1], use_cache=True, **cache)

@@ -45,6 +45,12 @@ LIMITS: dict[str, Limit] = {
     "gradient": Limit(2.0, 1.0, "as for outputs; rows are parameters, since a parameter is what the optimiser sees"),
     "generate": Limit(2.0, 4.0, "attention over a cache sums in other blocks than over a whole sequence"),
     "probe": Limit(2.0, 0.5, "as for outputs; one layer rounds once or twice, so half an epsilon is its usual error"),
+    "probe-gradient": Limit(
+        3.0,
+        1.0,
+        "a fused backward pass takes row sums from its rounded result: flash attention's own tests allow 3 times "
+        "PyTorch's error, and PyTorch's fused attention on a CPU has up to 2.4 times that of its eager form",
+    ),
     "probe-mean": Limit(
         1.15,
         0.1,

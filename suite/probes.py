@@ -15,6 +15,7 @@ import torch
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from cases.attention import attention
+from cases.axes import DType
 from reports.record import Outcome, Reason
 from suite.agreement import Agreement, Complaint, agree
 from suite.arms import Site
@@ -26,7 +27,7 @@ from suite.numerics import LIMITS, torch_dtype
 from suite.perturb import BATCH, LENGTH, Axes, Recipe, axes_of, recipes, spoilt
 from suite.relations import RELATIONS, Base, touched
 from suite.subject import Subject
-from suite.trial import Layer, Result, Truth, duplicate, everything, replayed, run, same, truth_of
+from suite.trial import Layer, Result, Truth, duplicate, gradients_of, replayed, run, same, truth_of
 
 __all__ = ["probe"]
 
@@ -96,7 +97,9 @@ def _layer(
         differentiable = subject.case.mode.trains or _claims_backward(kernel)
     module, exact = duplicate(captured.module), duplicate(captured.module).cpu().double()
     states = run(pytorch, module, captured.call).written()
-    return Layer(captured.name, captured.path, pytorch, kernel, module, exact, differentiable, states)
+    # Nobody goes backward through a decoded token.
+    learned = captured.learned if differentiable and captured.phase == "prompt" else None
+    return Layer(captured.name, captured.path, pytorch, kernel, module, exact, learned, states)
 
 
 def _claims_backward(forward: Callable[..., Any]) -> bool:
@@ -131,16 +134,16 @@ def _innermost(kernel: Callable[..., Any]) -> Any:
     return next((cell.cell_contents for cell in cells if callable(cell.cell_contents)), kernel)
 
 
-def _reference(layer: Layer, call: Call) -> tuple[frozenset[str], Result, Truth] | None:
+def _reference(layer: Layer, call: Call, dtype: DType) -> tuple[frozenset[str], Result, Truth] | None:
     """What gradients to ask for, PyTorch's result and float64's; None where these say nothing about the call."""
     try:
-        asked = everything(layer, call) - layer.states if layer.differentiable else frozenset()
+        asked = gradients_of(layer, call)
         pytorch = run(layer.pytorch, layer.module, call, asked)
         truth = truth_of(layer, call, asked, pytorch.tensors())
         if truth.closest < TIED:
             return None
         if truth.routing:
-            with replayed(truth.routing):
+            with replayed(truth.routing, dtype):
                 pytorch = run(layer.pytorch, layer.module, call, asked, pytorch.tensors())
     except Exception as error:  # whatever PyTorch's own forward refuses is no input for a kernel
         if _is_memory(error):
@@ -152,7 +155,7 @@ def _reference(layer: Layer, call: Call) -> tuple[frozenset[str], Result, Truth]
 def _try(subject: Subject, layer: Layer, recipe: Recipe, tally: Tally, axes: Axes) -> Base | None:
     """Run one recipe and note what is wrong. None where there is nothing to compare with, or the kernel raised."""
     dtype = subject.case.dtype
-    reference = _reference(layer, recipe.call)
+    reference = _reference(layer, recipe.call, dtype)
     if reference is None:
         tally.skipped += 1
         return None
@@ -160,12 +163,16 @@ def _try(subject: Subject, layer: Layer, recipe: Recipe, tally: Tally, axes: Axe
     before = {name: weight.detach().clone() for name, weight in layer.module.named_parameters()}
     tally.probes += 1
     try:
-        with replayed(truth.routing) as replay:
+        with replayed(truth.routing, dtype) as replay:
             kernel = run(layer.kernel, layer.module, recipe.call, asked, pytorch.tensors())
     except Exception as error:
         if _is_memory(error):
             raise
-        _note(tally, layer, recipe, Agreement([_raised(error)], judged=1))
+        agreement = Agreement([_raised(error)])
+        if asked:
+            # Where the fault lies may show without the backward pass, which is what raises most often.
+            agreement.complaints += _without_gradients(layer, recipe.call, pytorch, truth, dtype)
+        _note(tally, layer, recipe, agreement)
         return None
     if replay and not replay.position and truth.closest < replay.TIE * torch.finfo(torch_dtype(dtype)).eps:
         # A near tie that could not be replayed, since the kernel chooses by means of its own.
@@ -178,6 +185,16 @@ def _try(subject: Subject, layer: Layer, recipe: Recipe, tally: Tally, axes: Axe
             agreement.complaints.append(Complaint("weights", f"writes to the weight {name}", 1.0, 0.0))
     _note(tally, layer, recipe, agreement)
     return Base(recipe.call, axes, asked, pytorch, kernel, truth, dtype)
+
+
+def _without_gradients(layer: Layer, call: Call, pytorch: Result, truth: Truth, dtype: DType) -> Iterator[Complaint]:
+    try:
+        with replayed(truth.routing, dtype):
+            kernel = run(layer.kernel, layer.module, call)
+    except Exception:  # it raises with gradients, which is reported, and without, which says no more
+        return
+    yield from agree(kernel, pytorch, truth.result, dtype).complaints
+    yield from touched(kernel, pytorch)
 
 
 def _is_memory(error: Exception) -> bool:

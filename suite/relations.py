@@ -56,12 +56,12 @@ def touched(kernel: Result, pytorch: Result) -> Iterator[Complaint]:
 
 
 def _kernel(layer: Layer, base: Base, call: Call, asked: frozenset[str], **options: Any) -> Result:
-    with replayed(base.truth.routing):
+    with replayed(base.truth.routing, base.dtype):
         return run(layer.kernel, layer.module, call, asked, base.pytorch.tensors(), **options)
 
 
 def _pytorch(layer: Layer, base: Base, call: Call, asked: frozenset[str], **options: Any) -> Result:
-    with replayed(base.truth.routing):
+    with replayed(base.truth.routing, base.dtype):
         return run(layer.pytorch, layer.module, call, asked, base.pytorch.tensors(), **options)
 
 
@@ -209,7 +209,7 @@ def fresh_numbers(layer: Layer, base: Base) -> Iterator[Complaint]:
     changed = layer.duplicate()
     # Cloned, not copied in their layout: an expanded argument cannot be written to.
     held = base.call.replaced(lambda _, leaf: leaf.clone() if isinstance(leaf, torch.Tensor) else leaf)
-    with torch.no_grad(), replayed(base.truth.routing):
+    with torch.no_grad(), replayed(base.truth.routing, base.dtype):
         changed.kernel(changed.module, *held.args, **held.kwargs)
         halved = base.call.replaced(
             lambda _, leaf: leaf * 0.5 if isinstance(leaf, torch.Tensor) and leaf.is_floating_point() else leaf
@@ -220,9 +220,9 @@ def fresh_numbers(layer: Layer, base: Base) -> Iterator[Complaint]:
             weight.mul_(1.25)
             exact.copy_(weight)
     truth = truth_of(changed, halved, frozenset(), {})
-    with replayed(truth.routing):
+    with replayed(truth.routing, base.dtype):
         pytorch = run(changed.pytorch, changed.module, halved)
-    with torch.no_grad(), replayed(truth.routing):
+    with torch.no_grad(), replayed(truth.routing, base.dtype):
         kernel = Result(outputs=flattened(changed.kernel(changed.module, *held.args, **held.kwargs)))
     kernel.after = held.tensors()
     for complaint in agree(kernel, pytorch, truth.result, base.dtype).complaints:

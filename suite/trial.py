@@ -37,8 +37,8 @@ class Layer:
     module: Any
     exact: Any
     """In float64 on the CPU."""
-    differentiable: bool
-    """Whether gradients are asked for."""
+    learned: frozenset[str] | None
+    """Arguments whose gradients are asked for, besides the weights'; None: no gradients are."""
     states: frozenset[str] = frozenset()
     """Arguments that PyTorch's own forward writes to: by contract, so that a kernel has to as well."""
 
@@ -56,7 +56,7 @@ class Layer:
             self.kernel,
             duplicate(self.module),
             duplicate(self.exact),
-            self.differentiable,
+            self.learned,
             self.states,
         )
 
@@ -139,10 +139,13 @@ def duplicate(module: Any) -> Any:
     return copy.deepcopy(module, shared)
 
 
-def everything(layer: Layer, call: Call) -> frozenset[str]:
-    """Names of all that can have a gradient: floating-point arguments and weights."""
-    tensors = {path for path, leaf in call.tensors().items() if leaf.is_floating_point()}
-    return frozenset(tensors | {PARAMETER + name for name, _ in layer.module.named_parameters()})
+def gradients_of(layer: Layer, call: Call) -> frozenset[str]:
+    """Names of all that has a gradient: arguments through which one flows in the model, and weights."""
+    if layer.learned is None:
+        return frozenset()
+    tensors = {path for path, leaf in call.tensors().items() if leaf.is_floating_point() and path in layer.learned}
+    weights = {PARAMETER + name for name, _ in layer.module.named_parameters()}
+    return frozenset(tensors | weights) - layer.states
 
 
 def same(one: torch.Tensor, other: torch.Tensor) -> bool:
