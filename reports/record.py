@@ -127,6 +127,8 @@ class Reason(StrEnum):
     EXCEPTION = "EXCEPTION"
     """The code under test raised; the message holds what it said."""
     INTERRUPTED = "INTERRUPTED"
+    UNFIT = "UNFIT"
+    """The machine is in no state to be measured on."""
 
 
 class Engagement(msgspec.Struct, frozen=True, kw_only=True):
@@ -168,8 +170,10 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=False):
     evidence: tuple[Engagement, ...] = ()
     measures: dict[Short, float | int | str | bool | list[float] | None] = {}
     """Named figures. Speed: ``ratio``, ``low``, ``high`` (t_pytorch / t_kernel), ``pairs``, ``pytorch_ms``,
-    ``kernel_ms``, ``logs`` (raw ln ratios). Forward: ``error_ratio``, ``limit``, ``error_kernel``,
-    ``error_pytorch``, ``match_bits``, ``match_top1``. Memory: ``ratio``."""
+    ``kernel_ms``, ``logs`` (ln ratios), ``pytorch_seconds`` and ``kernel_seconds`` (raw, a call), ``claimed`` (the
+    verdict of the interval alone), ``unmet``, tokens per second, ``device_ratio`` (by device events). Forward:
+    ``error_ratio``, ``limit``, ``error_kernel``, ``error_pytorch``, ``match_bits``, ``match_top1``. Memory:
+    ``ratio``."""
     shims: tuple[Short, ...] = ()
     repro: Text = ""
     seconds: float = 0.0
@@ -210,6 +214,8 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True):
     """Number of (case, property) pairs in the plan: fewer records than this means an unfinished run."""
     shims: tuple[Short, ...] = ()
     kernels: tuple[LoadedKernel, ...] = ()
+    quarantined: Text = ""
+    """Why the machine was not fit to be measured on; its speeds are kept and do not count. Empty: it was fit."""
     ended: Short | None = None
     exit_status: int | None = None
     schema: int = SCHEMA

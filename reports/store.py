@@ -76,6 +76,9 @@ def latest(records: Iterable[Record]) -> tuple[Record, ...]:
     """The last record of each (case, property, phase), in the order of first appearance."""
     found: dict[tuple[str, Property, Phase | None], Record] = {}
     for record in records:
+        if record.phase is not None:
+            # A worker that died or was refused wrote for all phases at once; a later one of a phase stands for it.
+            found.pop((record.case, record.property, None), None)
         found[record.case, record.property, record.phase] = record
     return tuple(found.values())
 

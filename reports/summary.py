@@ -79,8 +79,11 @@ def _first_line(run: Run, verdict: Verdict) -> str:
 
 
 def _sections(run: Run, verdict: Verdict, style: _Style) -> list[str]:
+    machine = [style.text(sentence, 500) for sentence in verdict.controls.sentences]
     parts = [
-        "\n".join(f"{style.bullet}{cause}" for cause in (*verdict.causes, *qualification.sentences(run.records))),
+        "\n".join(
+            f"{style.bullet}{cause}" for cause in (*verdict.causes, *qualification.sentences(run.records), *machine)
+        ),
         _outcome_table(run.records, style),
         _warnings(run, verdict, style),
         _failures(run, style),

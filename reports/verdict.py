@@ -7,10 +7,11 @@ cause of another colour is a sentence in ``Verdict.causes``.
 import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from cases.axes import Property
+from reports.controls import Controls, controls, is_control, without_controls
 from reports.evidence import Ledger, Violation
 from reports.record import Environment, Outcome, Reason, Record, Speed
 
@@ -74,7 +75,7 @@ class Speedups:
     measured: tuple[Record, ...]
     """Those with a ratio that counts: timed, with kernels proved to have run."""
     mean: float | None
-    """Geometric mean of t_pytorch / t_kernel over ``measured``; None where there is none."""
+    """Geometric mean of t_pytorch / t_kernel over ``measured``; None where there is none, or the machine was unfit."""
     verdicts: dict[Speed, int]
     """How many of ``measured`` have each verdict."""
     excluded: dict[str, int]
@@ -96,6 +97,8 @@ class Verdict:
     recorded: int
     """(case, property) pairs that have a record."""
     speedups: Speedups
+    controls: Controls
+    """What the machine could show, and whether it was fit to."""
 
     @property
     def fails(self) -> bool:
@@ -147,7 +150,7 @@ def speedups(records: Iterable[Record], ledger: Ledger) -> Speedups:
     logs: list[float] = []
     excluded: Counter[str] = Counter()
     for record in records:
-        if record.property is not Property.SPEED:
+        if record.property is not Property.SPEED or is_control(record):
             continue
         figures = speed_figures(record)
         cause = _exclusion(record, ledger)
@@ -181,12 +184,17 @@ def _exclusion(record: Record, ledger: Ledger) -> str | None:
 
 def judge(records: Sequence[Record], environment: Environment | None) -> Verdict:
     """The verdict on a run."""
+    about_machine = controls(records)
+    records = without_controls(records)
     ledger = Ledger(records)
     outcomes = count(record.outcome for record in records)
     passes, violations = _passes(records, ledger)
     planned = environment.planned if environment else None
     recorded = len({(record.case, record.property) for record in records})
     overall, causes = _overall(outcomes, passes, planned, recorded)
+    found = speedups(records, ledger)
+    if about_machine.quarantined:
+        found = replace(found, mean=None)
     return Verdict(
         overall=overall,
         causes=causes,
@@ -195,7 +203,8 @@ def judge(records: Sequence[Record], environment: Environment | None) -> Verdict
         violations=tuple(violations),
         planned=planned,
         recorded=recorded,
-        speedups=speedups(records, ledger),
+        speedups=found,
+        controls=about_machine,
     )
 
 

@@ -49,6 +49,7 @@ REASONS: dict[Reason, str] = {
     Reason.RECOMPILE: "torch.compile made more graphs over several lengths than it does without the kernel.",
     Reason.EXCEPTION: "The code under test raised an error; the message holds what it said.",
     Reason.INTERRUPTED: "The run was stopped while this was being checked.",
+    Reason.UNFIT: "The machine is in no state to be measured on.",
 }
 
 DETERMINISM: dict[Determinism, str] = {

@@ -7,19 +7,24 @@ failure took the former worker with it.
 
 import gc
 from collections.abc import Callable
+from functools import partial
 from time import perf_counter
 
 import torch
 
 from cases.axes import Phase, Property
 from cases.case import Case
-from cases.plan import requirements
+from cases.plan import properties, requirements
 from cases.repositories import RepositoryInUse
+from reports.controls import PREFIX
 from reports.record import Engagement, Outcome, Reason, Record, Speed
-from suite import checks, compiling, engagement, model_checks, probes, state, statements
+from reports.verdict import severity
+from suite import canary, checks, compiling, engagement, model_checks, probes, speed, state, statements
+from suite.control import identity
 from suite.finding import Finding
 from suite.memory import ran_out
 from suite.model_checks import ArmError
+from suite.outcomes import SKIPPED
 from suite.recorder import Recorder
 from suite.repository import Repositories
 from suite.subject import Shelf, Subject
@@ -50,33 +55,41 @@ class Bench:
         shelf: Shelf,
         recorder: Recorder,
         *,
-        budget: float,
+        timing: speed.Timing,
         embedded: bool,
         inductor: bool = False,
         repositories: tuple[RepositoryInUse, ...] = (),
     ) -> None:
         self._shelf = shelf
         self._recorder = recorder
-        self._budget = budget
+        self._timing = timing
+        self._fit: canary.Fitness | None = None
         self._embedded = embedded
         self._inductor = inductor
         self._repositories = Repositories(shelf.loader, repositories)
         self._subject: Subject | None = None
         self._outcomes: dict[tuple[str, Property], tuple[Outcome, str]] = {}
         self._evidence: tuple[Engagement, ...] = ()
-        self._phase: Phase | None = None
 
     def know(self, record: Record) -> None:
         """Take note of a record written by a former worker of this run."""
         self._outcomes[record.case, record.property] = (record.outcome, record.message)
+        if record.case.startswith(PREFIX):
+            self._timing.control.heard(record.speed, record.message)
 
     def run(self, case: Case, checked: Property) -> Record:
-        """Check one property of one case and record it, whatever happens."""
+        """Check one property of one case and record it, whatever happens; of several phases the gravest is returned."""
+        if checked is Property.SPEED:
+            return self._time(case)
         start = perf_counter()
-        self._phase = None
         subject = self._take(case)
+        finding = self._answer(subject, checked, lambda: self._unmet(case, checked) or self._check(subject, checked))
+        return self._record(subject, checked, finding, None, start)
+
+    def _answer(self, subject: Subject, checked: Property, check: Callable[[], Finding]) -> Finding:
+        """What a check finds, whatever happens in it, with the evidence."""
         try:
-            finding = self._unmet(case, checked) or self._check(subject, checked)
+            finding = check()
         except (torch.OutOfMemoryError, MemoryError) as error:
             finding = Finding(Outcome.RESOURCE, None, f"out of memory: {error}")
         except ArmError as error:
@@ -84,16 +97,56 @@ class Bench:
         except Exception as error:  # a fault of the suite must not look like one of the kernel
             finding = self._recorder.harness_error(error)
         finding = self._with_evidence(subject, checked, finding)
-        self._outcomes[case.id, checked] = finding.outcome, finding.message
+        self._outcomes[subject.case.id, checked] = finding.outcome, finding.message
+        return finding
+
+    def _record(
+        self, subject: Subject, checked: Property, finding: Finding, phase: Phase | None, start: float
+    ) -> Record:
         return self._recorder.write(
-            case.id,
+            subject.case.id,
             checked,
             finding,
-            requirements=requirements(case, checked),
+            requirements=requirements(subject.case, checked),
             shims=subject.loaded.shims if "loaded" in subject.__dict__ else (),
-            phase=self._phase,
+            phase=phase,
             seconds=perf_counter() - start,
         )
+
+    def _time(self, case: Case) -> Record:
+        """Speed, phase by phase, each in a record of its own; before it the control, when it is due."""
+        start = perf_counter()
+        subject = self._take(case)
+        for needed in RESTS_ON[Property.SPEED]:
+            if needed in properties(case) and (case.id, needed) not in self._outcomes:
+                # Speed alone was asked for: what is wrong has none, so right comes first, here without a record.
+                self._answer(subject, needed, partial(self._check, subject, needed))
+        unmet = self._unmet(case, Property.SPEED)
+        if unmet is not None:
+            return self._record(subject, Property.SPEED, unmet, None, start)
+        self._control(subject)
+        records = []
+        for phase in speed.phases(subject):
+            start = perf_counter()
+            finding = self._answer(subject, Property.SPEED, partial(self._speed, subject, phase))
+            records.append(self._record(subject, Property.SPEED, finding, phase, start))
+        # One phase that is measured makes the check one, also where another does not call the kernel.
+        return max(records, key=lambda record: (record.outcome not in SKIPPED, severity(record.outcome)))
+
+    def _speed(self, subject: Subject, phase: Phase) -> Finding:
+        return self._evident(subject, Property.SPEED) or speed.speed(subject, phase, self._timing)
+
+    def _control(self, subject: Subject) -> None:
+        if self._fit is None:
+            self._examine("before")
+        start = perf_counter()
+        try:
+            found = speed.control(subject, self._timing)
+        except (torch.OutOfMemoryError, MemoryError, ArmError):
+            # PyTorch itself fails here, which the check that follows is going to say.
+            return
+        if found is not None:
+            self._recorder.write(found[0], Property.SPEED, found[1], seconds=perf_counter() - start)
 
     def state(self, requirement: str) -> Record:
         """Check and record one statement."""
@@ -125,6 +178,21 @@ class Bench:
             self._subject = Subject(case, self._shelf)
         return self._subject
 
+    def _examine(self, when: str) -> None:
+        """Record whether the machine is fit to be measured on, before the first speed and after the last."""
+        start = perf_counter()
+        found = canary.examine(self._shelf.loader.backend)
+        said = canary.finding(found, when, self._fit)
+        self._fit = self._fit or found
+        name = identity(f"fitness-{when}")
+        self._recorder.write(name, Property.STATEMENT, said, seconds=perf_counter() - start)
+
+    def end(self) -> None:
+        """The last check is done."""
+        self.close()
+        if self._fit is not None:
+            self._examine("after")
+
     def close(self) -> None:
         """Let the current case go."""
         if self._subject is not None:
@@ -139,8 +207,7 @@ class Bench:
         for needed in RESTS_ON[checked]:
             outcome, message = self._outcomes.get((case.id, needed), (None, ""))
             if outcome is not None and outcome is not Outcome.PASS:
-                speed = Speed.NOT_MEASURED if checked is Property.SPEED else None
-                return Finding(Outcome.NOT_RUN, Reason.DEPENDS, f"{needed} is {outcome}: {message}"[:2000], speed=speed)
+                return _depends(needed, outcome, message, checked)
         return None
 
     def _check(self, subject: Subject, checked: Property) -> Finding:
@@ -150,15 +217,23 @@ class Bench:
             finding = self._engage(subject)
             self._evidence = finding.evidence
             return finding
-        if not self._evidence:
-            # Alone on this worker, after a crash or by -k: the proof has to be found again.
-            self._evidence = self._engage(subject).evidence
-        if checked is Property.SPEED:
-            self._phase, finding = checks.speed(subject, self._budget)
-            return finding
+        missing = self._evident(subject, checked)
+        if missing is not None:
+            return missing
         if checked is Property.COMPILE:
             return compiling.check(subject, inductor=self._inductor)
         return _CHECKS[checked](subject)
+
+    def _evident(self, subject: Subject, checked: Property) -> Finding | None:
+        """Find the proof again if this worker has none, after a crash or by -k; what is wrong if there is none."""
+        if self._evidence:
+            return None
+        loaded = engagement.load(subject, embedded=self._embedded)
+        again = self._engage(subject) if loaded.outcome is Outcome.PASS else loaded
+        if again.outcome is not Outcome.PASS:
+            return _depends(Property.ENGAGE, again.outcome, again.message, checked)
+        self._evidence = again.evidence
+        return None
 
     def _engage(self, subject: Subject) -> Finding:
         try:
@@ -197,6 +272,12 @@ class Bench:
             finding.speed,
             finding.determinism,
         )
+
+
+def _depends(needed: Property, outcome: Outcome, message: str, checked: Property) -> Finding:
+    """A check is not made, since one that it rests on did not pass."""
+    speed = Speed.NOT_MEASURED if checked is Property.SPEED else None
+    return Finding(Outcome.NOT_RUN, Reason.DEPENDS, f"{needed} is {outcome}: {message}"[:2000], speed=speed)
 
 
 def _whose(subject: Subject, error: Exception) -> ArmError:

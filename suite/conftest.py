@@ -19,6 +19,7 @@ from cases.axes import Device, Property
 from cases.case import Case
 from reports import store
 from reports.verdict import judge
+from suite import benchmarks
 from suite import session as sessions
 from suite.device import BACKENDS, ProbeError
 from suite.options import OptionError, read
@@ -48,6 +49,7 @@ class State:
         except ValueError as error:
             raise OptionError(f"--case: {error}") from None
         self.compiled = compiled.of_selection(selection, self.cases)
+        self.switches = benchmarks.Switches(only=False, skip=False, timing=True)
         self.worker: dict[str, Any] | None = getattr(config, "workerinput", None)
         self.session: sessions.Session | None = None
         self.progress: Progress | None = None
@@ -83,13 +85,14 @@ def pytest_configure(config: pytest.Config) -> None:
         option.timeout = TIMEOUT
     # Only killing ends a kernel that hangs in C, and only a process of its own can be killed.
     option.timeout_method = "thread"
-    option.benchmark_disable = True
+    switches = benchmarks.take_over(option)
     if option.tbstyle == "auto":
         # The summary at the end groups failures and has the command for each; pytest's list would repeat it by case.
         option.tbstyle = "no"
     option.reportchars = option.reportchars.replace("f", "") if option.reportchars == "fE" else option.reportchars
     try:
         state = State(config)
+        state.switches = switches
         config.stash[STATE] = state
         if state.worker is not None:
             state.facts = state.worker["facts"]
@@ -99,6 +102,9 @@ def pytest_configure(config: pytest.Config) -> None:
             workers = option.numprocesses if isinstance(option.numprocesses, int) else os.cpu_count() or 1
             state.session = sessions.open_session(state.options, max(1, workers))
             state.facts, state.done = state.session.facts, state.session.done
+            state.facts["timing"] = switches.timing
+            feed = benchmarks.Feed(config, state.session.folder, state.options, state.facts)
+            config.pluginmanager.register(feed, "kernel-suite-benchmarks")
             config.pluginmanager.register(_Watcher(config, state), "kernel-suite-watcher")
     except (OptionError, ProbeError) as error:
         raise pytest.UsageError(str(error)) from None
@@ -163,6 +169,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     # A module whose property no case has leaves one empty item behind.
     items[:] = [item for item in items if not item.nodeid.endswith("[NOTSET]")]
     items.sort(key=position)
+    unwanted = [item for item in items if not state.switches.leaves((parse_item(item.nodeid) or (None, None))[1])]
+    if unwanted:
+        config.hook.pytest_deselected(items=unwanted)
+        items[:] = [item for item in items if item not in unwanted]
     recorded = [item for item in items if parse_item(item.nodeid) in state.done]
     if recorded:
         config.hook.pytest_deselected(items=recorded)
@@ -183,7 +193,7 @@ def bench(pytestconfig: pytest.Config) -> "Iterator[Bench]":
     state = pytestconfig.stash[STATE]
     made = make_bench(state.options, state.facts, state.repositories)
     yield made
-    made.close()
+    made.end()
 
 
 def pytest_report_header(config: pytest.Config) -> list[str]:

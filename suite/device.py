@@ -100,6 +100,33 @@ class Backend:
         if self.device is not Device.CPU:
             self.module.synchronize()
 
+    def has_events(self) -> bool:
+        """Whether the device can time itself, as a second channel next to the wall clock."""
+        return self.device is not Device.CPU and hasattr(self.module, "Event")
+
+    def mark(self) -> object:
+        """Put an event into the device's queue. Only where there are events."""
+        event = self.module.Event(enable_timing=True)
+        event.record()
+        return event
+
+    def between(self, start: Any, end: Any) -> float:
+        """Seconds of device time between two events, after ``synchronize``."""
+        return float(start.elapsed_time(end)) / 1e3
+
+    def clock_mhz(self) -> float | None:
+        """Clock of the device now; None where it cannot be read.
+
+        A CPU has one clock a core, of which idle ones say nothing about the work, so there it counts as unreadable.
+        """
+        if self.device is Device.CPU or not hasattr(self.module, "clock_rate"):
+            return None
+        try:
+            clock = float(self.module.clock_rate())
+        except Exception:  # no NVML, no amdsmi, no right to ask: torch raises what its helper raises
+            return None
+        return clock if clock > 0 else None
+
     def supports(self, dtype: DType) -> bool:
         """Whether the device computes in ``dtype``."""
         if dtype is DType.BFLOAT16 and hasattr(self.module, "is_bf16_supported"):

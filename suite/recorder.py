@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cases.axes import Phase, Property
-from reports import store
+from reports import controls, store
 from reports.qualification import PREFIX
 from reports.record import Outcome, Reason, Record
 from suite.finding import Finding
@@ -43,6 +43,8 @@ class Recorder:
         """The exact command that re-runs one case."""
         if case.startswith(PREFIX):
             return f"{self.rerun} --qualify -k test_fault"  # they are run together
+        if case.startswith(controls.PREFIX):
+            return self.rerun  # they belong to every run
         return f"{self.rerun} --case '{case}'"
 
     def harness_error(self, error: Exception) -> Finding:

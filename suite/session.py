@@ -21,12 +21,13 @@ from typing import Any
 import msgspec
 
 from reports import store
-from reports.record import Environment, LoadedKernel, Record, encode
+from reports.controls import controls
+from reports.record import Environment, LoadedKernel, Outcome, Record, encode
 from suite import hub
 from suite.device import BACKENDS, DeviceInfo, probe_in_subprocess
 from suite.options import HubChoice, OptionError, Options
 
-__all__ = ["ROOT", "Session", "facts_for_listing", "open_session"]
+__all__ = ["ROOT", "Session", "facts_for_listing", "open_session", "threads"]
 
 ROOT = Path(__file__).resolve().parent.parent
 KERNELS = ROOT / "cases" / "kernels"
@@ -80,6 +81,7 @@ class Session:
         self.environment = msgspec.structs.replace(
             self.environment,
             kernels=kernels,
+            quarantined=controls(records).quarantined,
             shims=tuple(sorted({shim for record in records for shim in record.shims})),
             ended=_now(),
             exit_status=exit_status,
@@ -103,7 +105,7 @@ def open_session(options: Options, workers: int) -> Session:
     folder, done = _folder(options, info)
     resources = ExitStack()
     endpoint, local_root = _open_hub(options, folder, resources)
-    threads = _threads(workers)
+    per_worker = threads(workers)
     facts: dict[str, Any] = {
         "folder": str(folder),
         "device": info.device.value,
@@ -111,7 +113,7 @@ def open_session(options: Options, workers: int) -> Session:
         "workers": workers,
         "local_root": local_root,
         "embedded": endpoint == "embedded",
-        "threads": threads,
+        "threads": per_worker,
         "rerun": options.rerun,
     }
     _, _, index = options.device.partition(":")
@@ -129,7 +131,7 @@ def open_session(options: Options, workers: int) -> Session:
         packages=_packages(),
         python=platform.python_version(),
         platform=platform.platform(),
-        threads=threads,
+        threads=per_worker,
         hub=endpoint,
         tier=options.selection.tier,
         planned=0,
@@ -156,8 +158,9 @@ def _folder(options: Options, info: DeviceInfo) -> tuple[Path, frozenset[tuple[s
                 f"--resume {options.resume}: that run was made on {run.environment.device}, this one is for "
                 f"{info.device}; a folder holds one device"
             )
-        again = {"CRASH", "TIMEOUT", "HARNESS_ERROR"}
-        return folder, frozenset((r.case, r.property.value) for r in run.records if r.outcome not in again)
+        again = {(r.case, r.property.value) for r in run.records if r.outcome in _AGAIN}
+        # One phase of a check that was interrupted is not the check.
+        return folder, frozenset((r.case, r.property.value) for r in run.records) - again
     name = f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{info.device}"
     folder = (options.out or Path("runs") / name).resolve()
     if (folder / store.RESULTS).exists():
@@ -186,7 +189,7 @@ def _open_hub(options: Options, folder: Path, resources: ExitStack) -> tuple[str
     return "embedded", None
 
 
-def _threads(workers: int) -> int:
+def threads(workers: int) -> int:
     """Threads of each worker. One core is left to the controller and the system: without it every parallel region
     waits for the thread that was pushed aside, which on two cores made tiny models several times slower."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -219,6 +222,9 @@ def _commit() -> str:
 def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
 
+
+_AGAIN = frozenset({Outcome.CRASH, Outcome.TIMEOUT, Outcome.HARNESS_ERROR})
+"""Outcomes that a resumed run tries again."""
 
 _RESOLVED = re.compile(r"(?P<repo>[^@:]+)(?:@(?P<revision>[^:]+))?:(?P<name>.*) \((?P<variant>[^)]+)\)")
 

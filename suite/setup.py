@@ -17,13 +17,15 @@ from suite.device import BACKENDS
 from suite.loading import Loader
 from suite.options import Options
 from suite.recorder import Recorder
+from suite.speed import Timing
 from suite.subject import Shelf
+from suite.throttling import Throttling
 
-__all__ = ["make_bench"]
+__all__ = ["make_bench", "make_shelf", "make_timing"]
 
 
-def make_bench(options: Options, facts: dict[str, Any], repositories: tuple[RepositoryInUse, ...]) -> Bench:
-    """A bench for the options and the facts that the controller handed over."""
+def make_shelf(options: Options, facts: dict[str, Any]) -> Shelf:
+    """What loads and keeps models in a process, which is set up for it."""
     torch.set_num_threads(int(facts["threads"]))
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     transformers.utils.logging.disable_progress_bar()
@@ -38,10 +40,25 @@ def make_bench(options: Options, facts: dict[str, Any], repositories: tuple[Repo
     )
     models = folder / "cache" / "models"
     models.mkdir(parents=True, exist_ok=True)
+    return Shelf(loader, models)
+
+
+def make_timing(options: Options, facts: dict[str, Any], shelf: Shelf) -> Timing:
+    """How this process measures time."""
+    backend = shelf.loader.backend
+    return Timing(
+        options.budget, backend, enabled=bool(facts.get("timing", True)), throttling=Throttling(backend.clock_mhz)
+    )
+
+
+def make_bench(options: Options, facts: dict[str, Any], repositories: tuple[RepositoryInUse, ...]) -> Bench:
+    """A bench for the options and the facts that the controller handed over."""
+    shelf = make_shelf(options, facts)
+    folder = Path(facts["folder"])
     bench = Bench(
-        Shelf(loader, models),
+        shelf,
         Recorder(folder, facts["rerun"]),
-        budget=options.budget,
+        timing=make_timing(options, facts, shelf),
         embedded=bool(facts["embedded"]),
         inductor=options.selection.tier is Tier.FULL,
         repositories=repositories,

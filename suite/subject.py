@@ -8,6 +8,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from functools import cached_property
 from pathlib import Path
+from time import perf_counter
 from typing import Any
 
 import torch
@@ -55,11 +56,19 @@ class Subject:
         self.loader = shelf.loader
         self.backend = shelf.loader.backend
         self._shelf = shelf
+        self.load_seconds = 0.0
+        """Seconds that loading took, with the download of the kernels; 0 before."""
+        self.first_pass_seconds = 0.0
+        """Seconds of the first pass of the kernelized model: compilation, autotuning and caches are in these."""
 
     @cached_property
     def loaded(self) -> Loaded:
         """The model as the case says. Raises what the libraries raise."""
-        return self.loader.load(self.case, self._shelf.path(self.case))
+        path = self._shelf.path(self.case)
+        start = perf_counter()
+        loaded = self.loader.load(self.case, path)
+        self.load_seconds = perf_counter() - start
+        return loaded
 
     @property
     def path(self) -> Path:
@@ -130,7 +139,11 @@ class Subject:
         with ExitStack() as stack:
             if routing:
                 stack.enter_context(RoutingReplay(routing, recording=False, dtype=self.case.dtype))
-            return call(self.loaded.model, self.record, given.reference if reference else given)
+            start = perf_counter()
+            result = call(self.loaded.model, self.record, given.reference if reference else given)
+        # What is asked first is the engagement of the kernels; its result comes back to the CPU, so it is complete.
+        self.first_pass_seconds = self.first_pass_seconds or perf_counter() - start
+        return result
 
     @property
     def tests_a_kernel(self) -> bool:

@@ -1,0 +1,149 @@
+"""Shows the speeds of a run to pytest-benchmark, so that its table, files and comparisons work as its users expect.
+
+pytest-benchmark cannot time this itself: it switches itself off next to xdist, and it times one arm after the other.
+So the controller hands it the raw samples at the end: both arms as two entries of one group, with ratio, interval and
+verdict in ``extra_info``. What has no speedup has no entry. Its switches for *whether* to measure are translated into
+the suite's own, before it reads them.
+"""
+
+import argparse
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pytest_benchmark.stats import Metadata
+
+from cases.axes import Property
+from reports import store
+from reports.record import Record
+from reports.verdict import judge
+from suite.confirm import confirm
+from suite.options import Options
+
+__all__ = ["Feed", "Switches", "entries", "take_over"]
+
+FEW = 6
+"""Groups whose table is shown without being asked for: each takes seven lines of the terminal."""
+
+
+@dataclass(frozen=True, slots=True)
+class Switches:
+    """What pytest-benchmark's options ask of the suite."""
+
+    only: bool
+    """``--benchmark-only``: nothing but speed is recorded."""
+    skip: bool
+    """``--benchmark-skip``: no speed is checked."""
+    timing: bool
+    """False with ``--benchmark-disable``: each arm runs once, untimed."""
+
+    def leaves(self, checked: Property | None) -> bool:
+        """Whether a check stays in the plan."""
+        return not (self.skip if checked is Property.SPEED else self.only)
+
+
+def take_over(option: argparse.Namespace) -> Switches:
+    """Read the switches, and set them so that pytest-benchmark neither skips our checks nor refuses xdist.
+
+    The answer is kept in the options, since they are what workers are started with.
+    """
+    kept = getattr(option, "kernel_suite_switches", None)
+    if kept is None:
+        # Without pytest-benchmark (-p no:benchmark) there are no such options.
+        only, skip, disable, enable = (
+            bool(getattr(option, f"benchmark_{name}", False)) for name in ("only", "skip", "disable", "enable")
+        )
+        if only and disable and not enable:
+            raise pytest.UsageError("--benchmark-only and --benchmark-disable: give one of them")
+        kept = [only, skip and not only, enable or not disable]
+        option.kernel_suite_switches = kept
+    option.benchmark_only = option.benchmark_skip = option.benchmark_enable = False
+    option.benchmark_disable = True
+    return Switches(*kept)
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """What pytest-benchmark knows of the test behind an entry."""
+
+    name: str
+    fullname: str
+    group: str
+    param: str
+    params: dict[str, str]
+    extra_info: dict[str, Any]
+    cprofile_stats: None = None
+    has_error: bool = False
+
+
+@dataclass
+class Feed:
+    """A plugin of the controller: fills pytest-benchmark's session before it saves, compares and prints."""
+
+    config: pytest.Config
+    folder: Path
+    options: Options
+    facts: dict[str, Any]
+    left_out: int = field(default=0, init=False)
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_sessionfinish(self, exitstatus: int) -> Iterator[None]:
+        """All workers are done: repeat what must be repeated, then fill in, then let pytest-benchmark finish."""
+        if exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
+            confirm(self.folder, self.options, self.facts)
+        self.fill()
+        yield
+
+    def fill(self) -> None:
+        """Hand over what was measured."""
+        session: Any = getattr(self.config, "_benchmarksession", None)
+        if session is None:
+            return
+        run = store.read_run(self.folder)
+        session.benchmarks.extend(entries(judge(run.records, run.environment).speedups.measured, session.options))
+        asked = any(str(word).startswith("--benchmark") for word in self.config.invocation_params.args)
+        if not asked and len(session.benchmarks) > 2 * FEW:
+            self.left_out = len(session.benchmarks) // 2
+            session.quiet = True
+
+    def pytest_terminal_summary(self, terminalreporter: Any) -> None:
+        """Say that there is a table."""
+        if self.left_out:
+            terminalreporter.write_line(
+                f"pytest-benchmark has {self.left_out} groups of two; --benchmark-enable prints them, "
+                "--benchmark-json and --benchmark-save write them."
+            )
+
+
+def entries(measured: Iterable[Record], options: dict[str, Any]) -> Iterator[Any]:
+    """Two entries for each speed that counts: PyTorch's samples and the kernel's."""
+    for record in measured:
+        phase = record.phase.value if record.phase else ""
+        info = {
+            name: record.measures.get(name)
+            for name in ("ratio", "low", "high", "pairs", "unmet", "kernel_tokens_per_second")
+        } | {"verdict": record.speed.value if record.speed else None}
+        for arm in ("pytorch", "kernel"):
+            samples = record.measures.get(f"{arm}_seconds")
+            if not isinstance(samples, list) or not samples:
+                continue
+            name = f"test_speed[{record.case}-{phase}-{arm}]"
+            source = _Source(
+                name=name,
+                fullname=f"suite/test_speed.py::{name}",
+                group=f"{record.case} {phase}".strip(),
+                param=f"{record.case}-{phase}-{arm}",
+                params={"case": record.case, "phase": phase, "arm": arm},
+                extra_info={**info, "arm": arm},
+            )
+            yield _metadata(source, samples, int(str(record.measures.get("inner_calls", 1))), options)
+
+
+def _metadata(source: _Source, samples: Sequence[float], calls: int, options: dict[str, Any]) -> Any:
+    shown = {name: value for name, value in options.items() if not name.startswith("cprofile")}
+    make: Any = Metadata  # pytest-benchmark leaves it untyped
+    entry = make(source, iterations=calls, options=shown)
+    entry.stats.data.extend(samples)
+    return entry
