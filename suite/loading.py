@@ -25,7 +25,7 @@ from cases.plan import offered
 from suite.device import Backend
 from suite.numerics import torch_dtype
 
-__all__ = ["SHIM", "Loaded", "Loader", "kernel_mode"]
+__all__ = ["SHIM", "Loaded", "Loader", "accept_device", "accepted_devices", "kernel_mode"]
 
 SHIM = "kernel-config-accepts"
 """KernelConfig refuses the device type cpu, although kernels supports it. With this recorded shim the CPU runs the
@@ -106,7 +106,7 @@ class Loader:
             with kernels.use_kernel_mapping(by_device, inherit_mapping=False):
                 kernelize(model, mode=kernel_mode(case.mode))
             return Loaded(model, "kernelize(mode=…)", promised, by_device)
-        shims = self._accept_device()
+        shims = accept_device(self.backend.device.value)
         local = any(_is_local(reference) for reference in promised.values())
         config = transformers.KernelConfig(
             {name: self._entry(reference) for name, reference in promised.items()},
@@ -162,13 +162,19 @@ class Loader:
         )
         return (text, {**pin, "trust_remote_code": reference.repository in self.trusted})
 
-    def _accept_device(self) -> tuple[str, ...]:
-        device = self.backend.device.value
-        if device in _ACCEPTED:
-            return ()
-        if device not in kernel_config_module.KERNELS_SUPPORTED_DEVICE_TYPES:
-            kernel_config_module.KERNELS_SUPPORTED_DEVICE_TYPES.append(device)
-        return (f"{SHIM}-{device}",)
+
+def accepted_devices() -> tuple[str, ...]:
+    """Device types that KernelConfig accepts without a shim."""
+    return _ACCEPTED
+
+
+def accept_device(device: str) -> tuple[str, ...]:
+    """Make KernelConfig accept a device type; the shims that this took, by name."""
+    if device in _ACCEPTED:
+        return ()
+    if device not in kernel_config_module.KERNELS_SUPPORTED_DEVICE_TYPES:
+        kernel_config_module.KERNELS_SUPPORTED_DEVICE_TYPES.append(device)
+    return (f"{SHIM}-{device}",)
 
 
 def _is_local(reference: KernelReference) -> bool:

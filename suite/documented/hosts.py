@@ -1,0 +1,119 @@
+"""The worker's side of the processes that check documented statements: it starts them, asks them, and outlives them.
+
+They have a Hub of their own: the checks count its requests and break it on purpose, which must touch nobody else.
+"""
+
+import os
+import select
+import subprocess
+import sys
+from collections.abc import Iterable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import IO
+
+import msgspec
+from transformers import modeling_flash_attention_utils as flash
+
+from cases.statements import Statement, Where
+from reports.record import Outcome, Reason
+from suite import hub
+from suite.device import Backend
+from suite.documented import repositories
+from suite.documented.answer import Answer
+from suite.finding import Finding
+from suite.mapping import default_mapping
+
+__all__ = ["Hosts"]
+
+ROOT = Path(__file__).resolve().parents[2]
+
+SETTINGS: dict[Where, dict[str, str]] = {
+    Where.APART: {},
+    Where.OFF: {"USE_HUB_KERNELS": "0"},
+    Where.BARE: {},
+    Where.QUIET: {"HF_HUB_DISABLE_TELEMETRY": "1", "DISABLE_TELEMETRY": "1"},
+}
+"""Environment variables of each kind of process, set before it imports anything."""
+
+LIMIT = 120.0
+"""Seconds a check may take: the slowest compiles a tiny model, which takes a few."""
+
+
+class Hosts:
+    """The processes of one worker. They start when first asked, all that are going to be needed at once."""
+
+    def __init__(self, backend: Backend, models: Path, folder: Path, log: Path, planned: Iterable[Where]) -> None:
+        self._backend, self._models, self._folder, self._log = backend, models, folder, log
+        self._planned = [where for where in SETTINGS if where in set(planned)]
+        self._open = ExitStack()
+        self._running: dict[Where, subprocess.Popen[bytes]] = {}
+        self._endpoint = ""
+
+    def ask(self, statement: Statement) -> Answer:
+        """Check one statement. Whatever becomes of the process, there is an answer."""
+        if not self._endpoint:
+            self._start_hub()
+            for where in self._planned:
+                self._running[where] = self._start(where)
+        process = self._running.get(statement.where)
+        if process is None or process.poll() is not None:
+            process = self._running[statement.where] = self._start(statement.where)
+        questions, answers = _pipes(process)
+        try:
+            questions.write(f"{statement.id}\n".encode())
+            questions.flush()
+        except OSError:
+            return self._lost(process, Outcome.CRASH, "the process of the checks died before it was asked")
+        ready, _, _ = select.select([answers], [], [], LIMIT)
+        line = answers.readline() if ready else b""
+        if line:
+            return msgspec.json.decode(line, type=Answer)
+        if not ready:
+            return self._lost(process, Outcome.TIMEOUT, f"no answer within {LIMIT:g} s; the process was killed")
+        return self._lost(process, Outcome.CRASH, f"the process of the checks died; what it said is in {self._log}")
+
+    def close(self) -> None:
+        """End the processes and their Hub."""
+        for process in self._running.values():
+            process.kill()
+            process.wait()
+            for pipe in _pipes(process):
+                pipe.close()
+        self._running.clear()
+        self._open.close()
+
+    def _lost(self, process: subprocess.Popen[bytes], outcome: Outcome, text: str) -> Answer:
+        process.kill()
+        process.wait()
+        return Answer(Finding(outcome, Reason.INTERRUPTED, text))
+
+    def _start_hub(self) -> None:
+        defaults = default_mapping()
+        versions = getattr(flash, "FLASH_ATTN_KERNEL_VERSIONS", {})
+        fallbacks = {
+            repository: versions.get(repository, 1) for repository in flash.FLASH_ATTN_KERNEL_FALLBACK.values()
+        }
+        content = repositories.served(self._folder, self._backend.device.value, defaults, fallbacks)
+        repositories.local_repositories(self._folder)
+        trusted = {repository.id.partition("/")[0]: True for repository in content}
+        publishers = {**trusted, **hub.PUBLISHERS}
+        self._endpoint = self._open.enter_context(hub.EmbeddedHub(content, publishers)).endpoint
+
+    def _start(self, where: Where) -> subprocess.Popen[bytes]:
+        environment = {**os.environ, **hub.environment_for(self._endpoint, self._folder / f"cache-{where}")}
+        for name in ("USE_HUB_KERNELS", "LOCAL_KERNELS", "DISABLE_KERNEL_MAPPING", "HF_HUB_USER_AGENT_ORIGIN"):
+            environment.pop(name, None)
+        environment |= SETTINGS[where]
+        command = [sys.executable, "-m", "suite.documented", "--where", where, "--device", self._backend.device]
+        command += ["--models", str(self._models), "--scratch", str(self._folder), "--endpoint", self._endpoint]
+        with self._log.open("ab") as log:
+            return subprocess.Popen(
+                command, cwd=ROOT, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log
+            )
+
+
+def _pipes(process: subprocess.Popen[bytes]) -> tuple[IO[bytes], IO[bytes]]:
+    if process.stdin is None or process.stdout is None:
+        raise AssertionError("the process was started with pipes")
+    return process.stdin, process.stdout
