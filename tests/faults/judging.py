@@ -4,6 +4,7 @@ A verdict says which checks spoke, with what figure, and whether the one that is
 fault that is found by luck is a hole with a lid on it.
 """
 
+import re
 from collections.abc import Iterable
 from contextlib import ExitStack
 from pathlib import Path
@@ -20,6 +21,8 @@ from tests.faults.runner import CAUGHT, Result, run
 
 __all__ = ["run_all"]
 
+_SAID = re.compile(r"\]\): ([^;|:]{1,60})")
+"""What a probe complains of, after the recipe and the shapes in brackets."""
 MESSAGE = 600
 """Characters of a message that are kept: what, where and by how much fits in."""
 
@@ -74,7 +77,7 @@ def _alarm(record: Record) -> Alarm:
 
 
 def _figure(record: Record) -> str:
-    """The number by which a check knew, or that it needed none."""
+    """The number by which a check knew, or its words where none was needed."""
     measures = {name: value for name, value in record.measures.items() if isinstance(value, int | float)}
     if measures.get("error_ratio", 0) > measures.get("limit", float("inf")):
         return f"{measures['error_ratio']:.3g} × PyTorch's error"
@@ -84,10 +87,11 @@ def _figure(record: Record) -> str:
         ("missing", "{} gradients missing"),
         ("graph_breaks", "{} graph breaks"),
         ("different", "{} repeats differ"),
-        ("complaints", "{} complaints"),
     ):
         if measures.get(name):
             return text.format(measures[name])
+    if measures.get("complaints") and (said := _SAID.search(record.message)):
+        return said[1]
     if record.property is Property.ENGAGE and record.evidence:
         entry = next((entry for entry in record.evidence if entry.reason), record.evidence[0])
         return f"{entry.bound} of {entry.modules} bound, {entry.calls} calls"

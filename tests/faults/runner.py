@@ -79,7 +79,7 @@ def run(
     """Check everything of one fault or twin but ``unchecked``. ``folder`` is shared by all of them."""
     start = time.perf_counter()
     repository = repositories.make(folder / "repositories", fault, device, broken=broken)
-    options = suite_options.read(_parser().parse_args(command(fault, repository, device, broken=broken)))
+    options = suite_options.read(_parsed(command(fault, repository, device, broken=broken)))
     own = folder / "runs" / f"{fault.id}-{'broken' if broken else 'healthy'}"
     shutil.rmtree(own, ignore_errors=True)
     (own / "logs").mkdir(parents=True)
@@ -120,7 +120,14 @@ def _share_models(own: Path, models: Path) -> None:
     (own / "cache" / "models").symlink_to(models, target_is_directory=True)
 
 
-def _parser() -> argparse.ArgumentParser:
+class _Words(argparse.Namespace):
+    """The options given; those of pytest itself, which this parser does not know, are not."""
+
+    def __getattr__(self, name: str) -> None:
+        return None
+
+
+def _parsed(words: list[str]) -> argparse.Namespace:
     """The options of ``pytest suite``, from the one place where they are, without pytest around them."""
     specification = importlib.util.spec_from_file_location("suite_command_line", ROOT / "conftest.py")
     assert specification is not None
@@ -130,4 +137,4 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser()
     group = SimpleNamespace(addoption=parser.add_argument)
     module.pytest_addoption(SimpleNamespace(getgroup=lambda *_: group))
-    return parser
+    return _Words(**vars(parser.parse_args(words)))
