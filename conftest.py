@@ -28,6 +28,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="test this kernel (org/repo, or /absolute/path for a local one) instead of the bundled ones; repeatable",
     )
     add("--kernels", default=None, metavar="FILE", help="the same from a TOML file: a table [kernels] of LAYER = '…'")
+    add(
+        "--waivers",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="your own known faults, instead of those of the suite; /dev/null for none; repeatable",
+    )
+    # "--strict" is pytest's own. Here it also fails a run for waivers that are healed, expired or unmatched.
     add("--trust", action="append", default=[], metavar="REPO", help="allow this untrusted repository; repeatable")
     add("--hub", default="auto", metavar="WHICH", help="auto (default), embedded or online")
     add("--case", action="append", default=[], metavar="ID", help="only the case with this id; repeatable")

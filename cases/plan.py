@@ -20,14 +20,10 @@ from cases.case import Case
 from cases.mappings import MAPPINGS, KernelReference
 from cases.models import MODELS, Model
 
-__all__ = ["STATEMENTS", "USER", "Selection", "build", "called", "offered", "properties", "requirements"]
+__all__ = ["USER", "Selection", "build", "called", "offered", "properties", "requirements"]
 
 USER = "user"
 """Mapping name of the kernels given with ``--kernel``."""
-
-
-STATEMENTS = ("env.available", "trouble.package", "attn.default")
-"""Documented statements that are about no case, by requirement id; they are checked before all cases."""
 
 WITHOUT_CASE = ("statement/", "repository/")
 """How the ids of checks begin that are about no case. They can be asked for by id like a case."""

@@ -6,13 +6,16 @@ Exit status: 0, or for ``summary`` 0 only if the verdict is PASS and else 1; 2 i
 import argparse
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from reports.finish import write_text
 from reports.html import render_html
-from reports.store import RunError, read_run
+from reports.requirements import requirements_text
+from reports.store import Run, RunError, read_run
 from reports.summary import markdown_summary, text_summary
-from reports.verdict import judge
+from reports.waivers import InUse, Waiver, WaiverError, apply, judge_run
+from reports.waivers import read as read_waivers
 
 __all__ = ["main"]
 
@@ -22,14 +25,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     try:
         run = read_run(options.run)
+        if options.waivers:
+            run = _under(run, read_waivers(options.waivers))
         if options.command == "html":
             write_text(options.output or options.run / "report.html", render_html(run))
+        elif options.command == "requirements":
+            _print(requirements_text(run))
         elif options.command == "markdown":
             _print(markdown_summary(run))
         else:
             _print(text_summary(run))
-            return 1 if judge(run.records, run.environment).fails else 0
-    except RunError as error:
+            return 1 if judge_run(run).fails else 0
+    except (RunError, WaiverError) as error:
         print(f"python -m reports: {error}", file=sys.stderr)
         return 2
     except OSError as error:
@@ -38,17 +45,32 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
+def _under(run: Run, waivers: tuple[Waiver, ...]) -> Run:
+    """The run as it would have been with other waivers."""
+    packages = dict(run.environment.packages) if run.environment else {}
+    device = run.environment.device if run.environment else ""
+    return replace(run, records=apply(run.records, waivers, packages, device), waivers=InUse(waivers))
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m reports", description="Reports of a run of `pytest suite`.")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     helps = {
         "html": "one self-contained HTML file",
         "markdown": "a short report for the step summary of a CI",
+        "requirements": "the documented statements, and what came of each on the device of the run",
         "summary": "the summary for the terminal; exit status 0 only if the verdict is PASS",
     }
     for name, text in helps.items():
         command = commands.add_parser(name, help=text, description=f"Write {text}.")
         command.add_argument("run", type=Path, metavar="RUN", help="folder of a run, with results.jsonl")
+        command.add_argument(
+            "--waivers",
+            type=Path,
+            action="append",
+            metavar="FILE",
+            help="apply these known faults instead of the run's",
+        )
         if name == "html":
             command.add_argument(
                 "-o", "--output", type=Path, metavar="FILE", help="file to write (default: report.html in the folder)"

@@ -21,7 +21,8 @@ from reports.evidence import Ledger
 from reports.payload import pack, payload
 from reports.record import Determinism, Outcome, Record
 from reports.store import Run
-from reports.verdict import Overall, judge, worst
+from reports.verdict import Overall, worst
+from reports.waivers import judge_run
 from reports.words import DASH, DETERMINISM, OUTCOMES, REASONS, SPEEDS, TIMES
 
 __all__ = ["render_html"]
@@ -78,7 +79,7 @@ class Script:
 
 def render_html(run: Run) -> str:
     """The report of a run as one HTML document."""
-    verdict = judge(run.records, run.environment)
+    verdict = judge_run(run)
     ledger = Ledger(run.records)
     ordered = views.severest(run.records)
     rows = chart.speed_rows(verdict.speedups.measured)

@@ -175,6 +175,10 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=False):
     ``error_ratio``, ``limit``, ``error_kernel``, ``error_pytorch``, ``match_bits``, ``match_top1``. Memory:
     ``ratio``."""
     shims: tuple[Short, ...] = ()
+    waiver: Short | None = None
+    """Id of the waiver that turned this record WAIVED."""
+    unwaived: Outcome | None = None
+    """What the outcome was before."""
     repro: Text = ""
     seconds: float = 0.0
     schema: int = SCHEMA

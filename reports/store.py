@@ -68,6 +68,8 @@ class Run:
     broken: tuple[BrokenLine, ...] = ()
     broken_count: int = 0
     """All broken lines, also those beyond the ones kept in ``broken``."""
+    waivers: Any = None
+    """Waivers to judge it by instead of those it was made with (``reports.waivers.InUse``)."""
     replaced: int = 0
     """Records that a later one of the same check replaced: retries, resumed runs."""
 

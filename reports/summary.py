@@ -14,7 +14,8 @@ from reports.clean import code_span, markdown, one_line
 from reports.evidence import Ledger
 from reports.record import Outcome, Record
 from reports.store import Run
-from reports.verdict import Verdict, judge, severity
+from reports.verdict import Verdict, severity
+from reports.waivers import Waiver, judge_run, usage_of
 from reports.words import DASH, REASONS, TIMES
 
 __all__ = ["markdown_summary", "text_summary"]
@@ -53,13 +54,13 @@ _MARKDOWN = _Style(markdown, code_span, _code_cell, lambda title: f"### {title}\
 
 def text_summary(run: Run) -> str:
     """The summary for the terminal."""
-    verdict = judge(run.records, run.environment)
+    verdict = judge_run(run)
     return "\n\n".join([_first_line(run, verdict), *_sections(run, verdict, _TERMINAL)]) + "\n"
 
 
 def markdown_summary(run: Run) -> str:
     """The summary as Markdown, the text of ``report.md``."""
-    verdict = judge(run.records, run.environment)
+    verdict = judge_run(run)
     # The name of the device is in the line, and may hold signs that would be read as markup.
     title = f"## {markdown(_first_line(run, verdict), 600)}"
     return "\n\n".join([title, *_sections(run, verdict, _MARKDOWN)]) + "\n"
@@ -85,6 +86,7 @@ def _sections(run: Run, verdict: Verdict, style: _Style) -> list[str]:
             f"{style.bullet}{cause}" for cause in (*verdict.causes, *qualification.sentences(run.records), *machine)
         ),
         _outcome_table(run.records, style),
+        _waivers(run, style),
         _warnings(run, verdict, style),
         _failures(run, style),
         _fallbacks(run, style),
@@ -106,6 +108,25 @@ def _outcome_table(records: Sequence[Record], style: _Style) -> str:
     headers = ["property", *(style.text(outcome.value, 40) for outcome in present)]
     align = ("left", *("right" for _ in present))
     return tabulate(rows, headers=headers, tablefmt=style.table, colalign=align)
+
+
+def _waivers(run: Run, style: _Style) -> str:
+    """What became of the waivers: those that hide a failure, and those that somebody has to look at."""
+    found = usage_of(run)
+
+    def names(waivers: Sequence[Waiver]) -> str:
+        return ", ".join(style.text(f"{waiver.id} ({waiver.check})", 160) for waiver in waivers)
+
+    used = ", ".join(style.text(waiver.id, 60) for waiver, _ in found.used)
+    lines = [
+        (len(found.used), "in use: known faults, described in cases/FINDINGS.md", used),
+        (len(found.healed), "healed: the check passes, remove them", names(found.healed)),
+        (len(found.unmatched), "unmatched: no check has such an id", names(found.unmatched)),
+        (len(found.expired), "expired: look again", names(found.expired)),
+        (len(found.elsewhere), "for other versions or devices", names(found.elsewhere)),
+    ]
+    said = [f"{style.bullet}{number:,} {what}: {which}" for number, what, which in lines if number]
+    return "\n".join([style.heading("Waivers"), *said]) if said else ""
 
 
 def _warnings(run: Run, verdict: Verdict, style: _Style) -> str:

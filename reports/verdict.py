@@ -182,8 +182,10 @@ def _exclusion(record: Record, ledger: Ledger) -> str | None:
     return None
 
 
-def judge(records: Sequence[Record], environment: Environment | None) -> Verdict:
-    """The verdict on a run."""
+def judge(
+    records: Sequence[Record], environment: Environment | None, objections: Sequence[str] = ()
+) -> Verdict:
+    """The verdict on a run. ``objections`` fail it, whatever its records say."""
     about_machine = controls(records)
     records = without_controls(records)
     ledger = Ledger(records)
@@ -191,7 +193,7 @@ def judge(records: Sequence[Record], environment: Environment | None) -> Verdict
     passes, violations = _passes(records, ledger)
     planned = environment.planned if environment else None
     recorded = len({(record.case, record.property) for record in records})
-    overall, causes = _overall(outcomes, passes, planned, recorded)
+    overall, causes = _overall(outcomes, passes, planned, recorded, objections)
     found = speedups(records, ledger)
     if about_machine.quarantined:
         found = replace(found, mean=None)
@@ -226,7 +228,7 @@ def _passes(records: Iterable[Record], ledger: Ledger) -> tuple[Passes, list[Vio
 
 
 def _overall(
-    outcomes: dict[Outcome, int], passes: Passes, planned: int | None, recorded: int
+    outcomes: dict[Outcome, int], passes: Passes, planned: int | None, recorded: int, objections: Sequence[str]
 ) -> tuple[Overall, tuple[str, ...]]:
     failed = [f"{number:,} {outcome}" for outcome, number in outcomes.items() if outcome in FAILING]
     failing: list[str] = []
@@ -234,6 +236,7 @@ def _overall(
         failing.append("Failing outcomes: " + ", ".join(failed) + ".")
     if passes.unproved:
         failing.append(f"{passes.unproved:,} passes on kernel cases have no proof that a kernel ran.")
+    failing.extend(objections)
     missing: list[str] = []
     if planned is None:
         missing.append("The environment is unknown, so whether the run is complete is unknown too.")

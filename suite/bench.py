@@ -16,10 +16,11 @@ from cases.axes import Phase, Property
 from cases.case import Case
 from cases.plan import properties, requirements
 from cases.repositories import RepositoryInUse
+from cases.statements import Statement
 from reports.controls import PREFIX
 from reports.record import Engagement, Outcome, Reason, Record, Speed
 from reports.verdict import severity
-from suite import canary, checks, compiling, engagement, model_checks, probes, speed, state, statements
+from suite import canary, checks, compiling, engagement, model_checks, probes, speed, state
 from suite.control import identity
 from suite.finding import Finding
 from suite.memory import ran_out
@@ -27,6 +28,7 @@ from suite.model_checks import ArmError
 from suite.outcomes import SKIPPED
 from suite.recorder import Recorder
 from suite.repository import Repositories
+from suite.statements import Statements
 from suite.subject import Shelf, Subject
 
 __all__ = ["RESTS_ON", "Bench"]
@@ -59,6 +61,7 @@ class Bench:
         embedded: bool,
         inductor: bool = False,
         repositories: tuple[RepositoryInUse, ...] = (),
+        planned: tuple[Statement, ...] = (),
     ) -> None:
         self._shelf = shelf
         self._recorder = recorder
@@ -67,6 +70,7 @@ class Bench:
         self._embedded = embedded
         self._inductor = inductor
         self._repositories = Repositories(shelf.loader, repositories)
+        self._statements = Statements(shelf, recorder, planned)
         self._subject: Subject | None = None
         self._outcomes: dict[tuple[str, Property], tuple[Outcome, str]] = {}
         self._evidence: tuple[Engagement, ...] = ()
@@ -148,18 +152,20 @@ class Bench:
         if found is not None:
             self._recorder.write(found[0], Property.SPEED, found[1], seconds=perf_counter() - start)
 
-    def state(self, requirement: str) -> Record:
+    def state(self, statement: Statement) -> Record:
         """Check and record one statement."""
         start = perf_counter()
+        shims: tuple[str, ...] = ()
         try:
-            finding = statements.check(requirement, self._shelf)
+            finding, shims = self._statements.check(statement)
         except Exception as error:  # recorded as what it is, not shown as a traceback
             finding = self._recorder.harness_error(error)
         return self._recorder.write(
-            f"statement/{requirement}",
+            statement.case,
             Property.STATEMENT,
             finding,
-            requirements=(requirement,),
+            requirements=statement.requirements,
+            shims=shims,
             seconds=perf_counter() - start,
         )
 
@@ -174,7 +180,7 @@ class Bench:
 
     def _take(self, case: Case) -> Subject:
         if self._subject is None or self._subject.case != case:
-            self.close()
+            self._let_go()
             self._subject = Subject(case, self._shelf)
         return self._subject
 
@@ -194,6 +200,11 @@ class Bench:
             self._examine("after")
 
     def close(self) -> None:
+        """Let go of everything: the case, and the processes that check statements."""
+        self._statements.close()
+        self._let_go()
+
+    def _let_go(self) -> None:
         """Let the current case go."""
         if self._subject is not None:
             self._subject.close()

@@ -17,8 +17,9 @@ import reports
 from cases import compiled, plan, repositories
 from cases.axes import Device, Property
 from cases.case import Case
+from cases.statements import PREFIX, STATEMENTS
 from reports import store
-from reports.verdict import judge
+from reports.waivers import judge_run
 from suite import benchmarks
 from suite import session as sessions
 from suite.device import BACKENDS, ProbeError
@@ -48,6 +49,7 @@ class State:
             self.repositories = repositories.in_use(self.cases, dict(selection.kernels), asked)
         except ValueError as error:
             raise OptionError(f"--case: {error}") from None
+        self.statements = self.options.statements()
         self.compiled = compiled.of_selection(selection, self.cases)
         self.switches = benchmarks.Switches(only=False, skip=False, timing=True)
         self.worker: dict[str, Any] | None = getattr(config, "workerinput", None)
@@ -133,11 +135,16 @@ def pytest_configure_node(node: Any) -> None:
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """One item for each case that has the property of the test's module."""
     state = metafunc.config.stash[STATE]
-    several = metafunc.config.getoption("dist") == "loadgroup"
+    # Asked of the session: a worker's own options say nothing of its siblings.
+    several = state.facts.get("workers", 1) > 1
     if "repository" in metafunc.fixturenames:
         # One worker sees them all: whether an id is unique is a question about all of them.
         marks = pytest.mark.xdist_group("repositories") if several else ()
         metafunc.parametrize("repository", [pytest.param(each, id=each.id, marks=marks) for each in state.repositories])
+    if "statement" in metafunc.fixturenames:
+        # One worker asks them all: each process that checks them takes seconds to start.
+        marks = pytest.mark.xdist_group("statements") if several else ()
+        metafunc.parametrize("statement", [pytest.param(each, id=each.id, marks=marks) for each in state.statements])
     if "case" not in metafunc.fixturenames:
         return
     checked = Property(metafunc.module.__name__.rpartition("test_")[2])
@@ -257,7 +264,8 @@ class _Watcher:
             return
         seconds = time.monotonic() - self._state.started.get(crashitem, time.monotonic())
         finding = lost_worker(seconds, float(self._config.option.timeout))
-        recorder = Recorder(session.folder, self._state.options.rerun)
+        options = self._state.options
+        recorder = Recorder(session.folder, options.rerun, options.waivers, session.device.device)
         case, checked = parsed
         record = recorder.write(
             case,
@@ -282,7 +290,7 @@ class _Watcher:
             # Resumed with nothing left to do.
             session.exitstatus = pytest.ExitCode.OK
         run = store.read_run(opened.folder)
-        if session.exitstatus == pytest.ExitCode.OK and judge(run.records, run.environment).fails:
+        if session.exitstatus == pytest.ExitCode.OK and judge_run(run).fails:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
@@ -294,7 +302,8 @@ class _Watcher:
 def _cited(case: str, checked: Property) -> tuple[str, ...]:
     """The requirements of a check whose worker died."""
     if checked is Property.STATEMENT:
-        return (case.partition("/")[2],)
+        statement = STATEMENTS.get(case.removeprefix(PREFIX))
+        return statement.requirements if statement else ()
     try:
         return plan.requirements(Case.from_id(case), checked)
     except ValueError:

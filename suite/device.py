@@ -133,6 +133,49 @@ class Backend:
             return bool(self.module.is_bf16_supported())
         return True
 
+    @property
+    def survives_fork(self) -> bool:
+        """Whether a process that has imported torch may be copied: accelerators' runtimes do not stand it."""
+        return self.device is Device.CPU and hasattr(os, "fork")
+
+    @property
+    def runs_nvidia_only(self) -> bool:
+        """Whether what is documented to run on NVIDIA alone may run."""
+        return self.device is Device.CUDA
+
+    @property
+    def is_amd(self) -> bool:
+        """Whether torch calls the device cuda though it is none."""
+        return self.device is Device.ROCM
+
+    @property
+    def mask_reorders(self) -> bool:
+        """Whether the order in a mask is that of the devices. Intel's is documented to select only."""
+        return self.device is not Device.XPU
+
+    @property
+    def order_setting(self) -> str | None:
+        """Environment variable that numbers devices by their bus ids, where there is one."""
+        return "ZE_ENABLE_PCI_ID_DEVICE_ORDER" if self.device is Device.XPU else None
+
+    def capability(self) -> tuple[int, int] | None:
+        """Compute capability of the first device; only NVIDIA's have one."""
+        if self.device is not Device.CUDA:
+            return None
+        major, minor = self.module.get_device_capability(0)
+        return int(major), int(minor)
+
+    def identifiers(self) -> list[str]:
+        """What tells the devices apart, in their order: bus id or UUID, else the name and the number."""
+        module, found = self.module, []
+        for index in range(int(module.device_count())):
+            properties = module.get_device_properties(index)
+            bus = getattr(properties, "pci_bus_id", None)
+            found.append(
+                f"{bus:04x}" if isinstance(bus, int) else str(getattr(properties, "uuid", f"{properties.name} {index}"))
+            )
+        return found
+
     def has_peak_memory(self) -> bool:
         """Whether the allocator counts the peak itself; the CPU's does not."""
         return self.device is not Device.CPU and hasattr(self.module, "max_memory_allocated")

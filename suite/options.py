@@ -4,6 +4,7 @@ Runs in the pytest controller and knows no torch. Every message names the option
 """
 
 import argparse
+import difflib
 import re
 import shlex
 import tomllib
@@ -20,6 +21,9 @@ from cases.axes import DType, Mode, Tier
 from cases.case import Case
 from cases.mappings import MAPPINGS, KernelReference
 from cases.models import MODELS
+from cases.statements import BASE, PREFIX, STATEMENTS, Statement, statements_of
+from reports.waivers import SHIPPED, Waiver, WaiverError
+from reports.waivers import read as read_waivers
 from suite.device import parse_device
 
 __all__ = ["BUDGETS", "HubChoice", "OptionError", "Options", "parse_kernel", "read", "shard_of"]
@@ -57,6 +61,9 @@ class Options:
     shard: tuple[int, int]
     out: Path | None
     resume: Path | None
+    waivers: tuple[Waiver, ...]
+    """Known faults of the stack: the suite's own, or those of ``--waivers``."""
+    strict: bool
     rerun: str
     """The command that runs a part of this run again, up to ``--case``."""
 
@@ -77,6 +84,29 @@ class Options:
             )
         part, parts = self.shard
         return tuple(case for case in cases if shard_of(case.model, parts) == part)
+
+    def statements(self) -> tuple[Statement, ...]:
+        """The statements to check: all of the tier where nothing is filtered, else those that all else rests on.
+
+        Raises:
+            OptionError: ``--case`` names one that does not exist.
+        """
+        chosen = self.selection
+        asked = [text.removeprefix(PREFIX) for text in chosen.cases if text.startswith(PREFIX)]
+        for name in asked:
+            if name not in STATEMENTS:
+                close = difflib.get_close_matches(name, STATEMENTS, n=3) or list(BASE)
+                raise OptionError(f"--case {PREFIX}{name}: no such statement; did you mean {', '.join(close)}?")
+        filtered = (chosen.models, chosen.dtypes, chosen.modes, chosen.attentions, chosen.mappings, chosen.kernels)
+        if chosen.cases or any(filtered):
+            return tuple(STATEMENTS[name] for name in dict.fromkeys((*BASE, *asked)))
+        part, parts = self.shard
+        # What all else rests on is asked on every shard, the rest on one.
+        return tuple(
+            statement
+            for statement in statements_of(chosen.tier)
+            if statement.id in BASE or shard_of(statement.id, parts) == part
+        )
 
 
 def shard_of(model: str, parts: int) -> int:
@@ -122,6 +152,8 @@ def read(namespace: argparse.Namespace) -> Options:
         shard=(1, 1) if namespace.shard is None else _shard(namespace.shard),
         out=None if namespace.out is None else Path(namespace.out),
         resume=None if namespace.resume is None else _existing_run(Path(namespace.resume)),
+        waivers=_waivers([Path(text) for text in namespace.waivers] or [SHIPPED]),
+        strict=bool(namespace.strict),
         rerun=_rerun(namespace),
     )
 
@@ -221,6 +253,13 @@ def _shard(text: str) -> tuple[int, int]:
     return part, parts
 
 
+def _waivers(paths: list[Path]) -> tuple[Waiver, ...]:
+    try:
+        return read_waivers(paths)
+    except WaiverError as error:
+        raise OptionError(f"--waivers {error}") from None
+
+
 def _existing_run(path: Path) -> Path:
     if not (path / "results.jsonl").is_file():
         raise OptionError(f"--resume {path}: no results.jsonl there; give the folder of an earlier run")
@@ -230,7 +269,7 @@ def _existing_run(path: Path) -> Path:
 def _rerun(namespace: argparse.Namespace) -> str:
     """What a case depends on besides its id. Filters and most tiers choose cases, so they are left out."""
     words = ["pytest", "suite", "--device", namespace.device]
-    for option in ("kernel", "trust"):
+    for option in ("kernel", "trust", "waivers"):
         for value in getattr(namespace, option):
             words += [f"--{option}", value]
     if namespace.kernels is not None:

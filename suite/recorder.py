@@ -10,6 +10,7 @@ from cases.axes import Phase, Property
 from reports import controls, store
 from reports.qualification import PREFIX
 from reports.record import Outcome, Reason, Record
+from reports.waivers import Waiver, installed, waived
 from suite.finding import Finding
 
 __all__ = ["Recorder", "redacted"]
@@ -38,6 +39,10 @@ class Recorder:
     folder: Path
     rerun: str
     """Command that re-runs cases of this run, up to ``--case``."""
+    waivers: tuple[Waiver, ...] = ()
+    """Known faults: a failure that one of them knows is recorded as WAIVED."""
+    device: str = ""
+    """Device type of the run, which a waiver may be limited to."""
 
     def repro(self, case: str) -> str:
         """The exact command that re-runs one case."""
@@ -49,11 +54,16 @@ class Recorder:
 
     def harness_error(self, error: Exception) -> Finding:
         """The finding for a fault of the suite itself; its traceback goes to ``logs/harness.log``."""
-        log = self.folder / "logs" / "harness.log"
-        with log.open("a", encoding="utf-8") as file:
-            file.write("".join(traceback.format_exception(error)) + "\n")
+        log = self.log("".join(traceback.format_exception(error)))
         text = f"a fault of the suite, not of the kernel: {type(error).__name__}: {error} (traceback in {log})"
         return Finding(Outcome.HARNESS_ERROR, Reason.EXCEPTION, text)
+
+    def log(self, trace: str) -> Path:
+        """Write a traceback of the suite into its log, and return where that is."""
+        log = self.folder / "logs" / "harness.log"
+        with log.open("a", encoding="utf-8") as file:
+            file.write(f"{trace}\n")
+        return log
 
     def write(
         self,
@@ -83,5 +93,6 @@ class Recorder:
             repro=self.repro(case),
             seconds=round(seconds, 4),
         )
+        record = waived(record, self.waivers, installed(), self.device)
         store.append(self.folder / store.RESULTS, record)
         return record

@@ -20,7 +20,7 @@ from typing import Any
 
 import msgspec
 
-from reports import store
+from reports import store, waivers
 from reports.controls import controls
 from reports.record import Environment, LoadedKernel, Outcome, Record, encode
 from suite import hub
@@ -138,6 +138,7 @@ def open_session(options: Options, workers: int) -> Session:
     )
     session = Session(folder, info, environment, facts, done, resources)
     session._write()
+    (folder / waivers.FILE).write_bytes(msgspec.json.encode(waivers.InUse(options.waivers, options.strict)))
     return session
 
 

@@ -57,11 +57,12 @@ def make_bench(options: Options, facts: dict[str, Any], repositories: tuple[Repo
     folder = Path(facts["folder"])
     bench = Bench(
         shelf,
-        Recorder(folder, facts["rerun"]),
+        Recorder(folder, facts["rerun"], options.waivers, facts["device"]),
         timing=make_timing(options, facts, shelf),
         embedded=bool(facts["embedded"]),
         inductor=options.selection.tier is Tier.FULL,
         repositories=repositories,
+        planned=options.statements(),
     )
     # The libraries stay. A collection after each case would walk through all their objects, a fifth of a second each.
     gc.freeze()

@@ -1,10 +1,12 @@
 """Checks of documented statements that are about the machine or the stack, not about one model.
 
-Each is a function by the id of its requirement; a new one is an entry here and its id in ``cases.plan.STATEMENTS``.
+``cases.statements`` lists them. The first few, and those that only look, are functions of this process; all others are
+asked of processes of their own (``suite.documented``).
 """
 
 import importlib.metadata
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Iterable
 
 import torch
 import transformers
@@ -13,16 +15,50 @@ from transformers.utils import import_utils
 
 from cases.axes import DType, Mode
 from cases.case import Case
+from cases.statements import Statement, Where
 from reports.record import Outcome, Reason
+from suite.documented.hosts import Hosts
 from suite.finding import Finding
+from suite.recorder import Recorder
+from suite.statements_here import CHECKS, not_yet
 from suite.subject import Shelf
 
-__all__ = ["check"]
+__all__ = ["Statements"]
 
 
-def check(requirement: str, shelf: Shelf) -> Finding:
-    """Check one statement."""
-    return _CHECKS[requirement](shelf)
+class Statements:
+    """Checks statements for one worker."""
+
+    def __init__(self, shelf: Shelf, recorder: Recorder, planned: Iterable[Statement]) -> None:
+        self._shelf, self._recorder = shelf, recorder
+        self._planned = {statement.where for statement in planned}
+        self._hosts: Hosts | None = None
+
+    def check(self, statement: Statement) -> tuple[Finding, tuple[str, ...]]:
+        """Check one statement; gives the shims that it took as well."""
+        if statement.where is Where.WORKER:
+            if statement.id in _CHECKS:
+                return _CHECKS[statement.id](self._shelf), ()
+            return CHECKS.get(statement.id, not_yet)(self._shelf.loader.backend), ()
+        answer = self._processes().ask(statement)
+        if answer.trace:
+            self._recorder.log(answer.trace)
+        return answer.finding, answer.shims
+
+    def close(self) -> None:
+        """End the processes."""
+        if self._hosts is not None:
+            self._hosts.close()
+            self._hosts = None
+
+    def _processes(self) -> Hosts:
+        if self._hosts is None:
+            folder = self._recorder.folder
+            scratch = folder / "cache" / f"statements-{os.getpid()}"
+            scratch.mkdir(parents=True)
+            log = folder / "logs" / "statements.log"
+            self._hosts = Hosts(self._shelf.loader.backend, self._shelf.folder, scratch, log, self._planned)
+        return self._hosts
 
 
 def _device_answers(shelf: Shelf) -> Finding:

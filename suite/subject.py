@@ -32,12 +32,12 @@ class Shelf:
 
     def __init__(self, loader: Loader, folder: Path) -> None:
         self.loader = loader
-        self._folder = folder
+        self.folder = folder
         self._truth: tuple[tuple[str, DType], passes.Truth] | None = None
 
     def path(self, case: Case) -> Path:
         """Folder of the saved model."""
-        return zoo.build(MODELS[case.model], self._folder)
+        return zoo.build(MODELS[case.model], self.folder)
 
     def truth(self, case: Case) -> passes.Truth:
         """The float64 model of a case. One is kept: the plan visits each model and dtype once."""
