@@ -27,7 +27,7 @@ from suite.numerics import LIMITS, torch_dtype
 from suite.perturb import BATCH, LENGTH, Axes, Recipe, axes_of, recipes, spoilt
 from suite.relations import RELATIONS, Base, touched
 from suite.subject import Subject
-from suite.trial import Layer, Result, Truth, duplicate, gradients_of, replayed, run, same, truth_of
+from suite.trial import Layer, Result, Truth, duplicate, exact_copy, gradients_of, replayed, run, same, truth_of
 
 __all__ = ["probe"]
 
@@ -52,6 +52,8 @@ class Tally:
     """By layer."""
     by_name: dict[str, float] = field(default_factory=dict)
     """Largest error ratio of each registered name."""
+    unprobed: list[str] = field(default_factory=list)
+    """Names with a kernel of which no call could be probed: never made, or not without the model's cache."""
 
 
 def probe(subject: Subject) -> Finding:
@@ -76,6 +78,7 @@ def probe(subject: Subject) -> Finding:
             layer = _layer(subject, captured, bound, implementation)
             _probe_layer(subject, layer, captured, tally, brief=seen[kind] > 0)
             seen[kind] += 1
+    tally.unprobed = sorted({site.name for site, _ in bound.values()} - tally.by_name.keys())
     return _finding(tally, len(found))
 
 
@@ -95,7 +98,7 @@ def _layer(
         forward = bound[id(captured.module)][1]
         kernel, pytorch = forward.__func__, type(captured.module).forward
         differentiable = subject.case.mode.trains or _claims_backward(kernel)
-    module, exact = duplicate(captured.module), duplicate(captured.module).cpu().double()
+    module, exact = duplicate(captured.module), exact_copy(captured.module)
     states = run(pytorch, module, captured.call).written()
     # Nobody goes backward through a decoded token.
     learned = captured.learned if differentiable and captured.phase == "prompt" else None
@@ -270,12 +273,15 @@ def _finding(tally: Tally, sites: int) -> Finding:
         "skipped": tally.skipped,
         "calls": sites,
         "worst": tally.worst[:400],
+        "unprobed": ", ".join(tally.unprobed)[:400],
         **{f"error_ratio {name}": min(ratio, 1e9) for name, ratio in tally.by_name.items()},
     }
     if not tally.complaints:
         if not tally.probes:
             return Finding(Outcome.NOT_RUN, Reason.NOT_APPLICABLE, "no call of a kernel could be captured", measures)
         text = f"{tally.probes} probes of {sites} kinds of call, error at most {tally.ratio:.2f} × PyTorch's"
+        if tally.unprobed:
+            text += f"; no call to probe of {', '.join(tally.unprobed)}"
         return Finding(Outcome.PASS, message=text, measures=measures)
     measures["complaints"] = sum(len(each) for each in tally.complaints.values())
     lines = []

@@ -139,6 +139,16 @@ def duplicate(module: Any) -> Any:
     return copy.deepcopy(module, shared)
 
 
+def exact_copy(module: Any) -> Any:
+    """A copy in float64 on the CPU, in the simplest implementation: grouped matrix products know no float64."""
+    result = duplicate(module).cpu().double()
+    for part in result.modules():
+        if hasattr(getattr(part, "config", None), "_experts_implementation"):
+            part.config = copy.copy(part.config)
+            part.config._experts_implementation = "eager"
+    return result
+
+
 def gradients_of(layer: Layer, call: Call) -> frozenset[str]:
     """Names of all that has a gradient: arguments through which one flows in the model, and weights."""
     if layer.learned is None:
