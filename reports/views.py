@@ -146,6 +146,10 @@ def _cell(row: str, column: str, records: Sequence[Record]) -> Cell:
     return Cell(clean(row), clean(column), worst(applicable or list(counts)), counts)
 
 
+IDLE = frozenset({Reason.NOT_APPLICABLE, Reason.NOT_REGISTERED, Reason.SHADOWED})
+"""Reasons that lie in the model: it has no such name, calls it in no pass of the mode, or a larger kernel does it."""
+
+
 @dataclass(frozen=True, slots=True)
 class LedgerLine:
     """What became of one registered name under one promise, over all cases where it went the same way."""
@@ -167,16 +171,18 @@ class LedgerLine:
 
     @property
     def state(self) -> str:
-        """``engaged``, ``partly``, ``fallback``, or ``pytorch`` where that was asked for."""
+        """``engaged``, ``partly``, ``fallback``, ``idle`` where there was nothing to do, ``pytorch`` where asked for."""
         if self.promised == PLAIN:
             return "pytorch"
+        if self.reason in IDLE:
+            return "idle"
         if self.calls and self.bound >= self.modules and self.reason is None:
             return "engaged"
         return "partly" if self.calls else "fallback"
 
 
 _VARIANT = re.compile(r"^(.*?)\s*\(([^()]*)\)$", re.DOTALL)
-_STATES = {"fallback": 0, "partly": 1, "engaged": 2, "pytorch": 3}
+_STATES = {"fallback": 0, "partly": 1, "engaged": 2, "idle": 3, "pytorch": 4}
 
 
 def ledger_lines(ledger: Ledger, limit: int = 60) -> Bounded[LedgerLine]:
