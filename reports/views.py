@@ -171,7 +171,7 @@ class LedgerLine:
 
     @property
     def state(self) -> str:
-        """``engaged``, ``partly``, ``fallback``, ``idle`` where there was nothing to do, ``pytorch`` where asked for."""
+        """``engaged``, ``partly``, ``fallback``, ``idle`` with nothing to do, ``pytorch`` where asked for."""
         if self.promised == PLAIN:
             return "pytorch"
         if self.reason in IDLE:
