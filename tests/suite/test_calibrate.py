@@ -9,7 +9,7 @@ from suite.sampling import Arm, Clock, Sampler
 
 
 class World:
-    """A clock that moves by a millisecond a call, give or take, and by a microsecond whenever it is read."""
+    """A clock that moves by a millisecond a call, give or take, and by four microseconds whenever it is read."""
 
     def __init__(self, noise: float) -> None:
         self.time = 0.0
@@ -22,15 +22,15 @@ class World:
         self.clock = Clock(self.now, lambda: None)
 
     def now(self) -> float:
-        self.time += 1e-6
+        self.time += 4e-6
         return self.time
 
 
 def test_a_quiet_machine_finds_every_real_slowdown_and_no_false_one() -> None:
     """Fault: a calibration that counts the wrong verdicts."""
     world = World(0.003)
-    found = calibrate(world.work, lambda seed: Sampler(world.clock, 1e9, seed), 12, 6)
-    assert (found.aa_runs, found.injected_runs) == (12, 6)
+    found = calibrate(world.work, lambda seed: Sampler(world.clock, 1e9, seed), 6, 3)
+    assert (found.aa_runs, found.injected_runs) == (6, 3)
     assert found.false_differences == 0
     assert found.wrong_sign == 0
     assert set(found.detected) == {"1.01", "1.02", "1.05", "1.1", "1.2"}
@@ -62,7 +62,7 @@ def test_a_slowdown_takes_the_share_of_the_call_that_it_says(factor: float) -> N
         for _ in range(100):
             arm.call()
         times.append(world.time - start)
-    assert times[1] / times[0] == pytest.approx(factor, abs=0.004)
+    assert times[1] / times[0] == pytest.approx(factor, abs=0.005)
 
 
 def test_the_table_says_what_the_figures_say() -> None:
