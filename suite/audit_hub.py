@@ -21,14 +21,16 @@ BUILDS = {"cuda": "cu(da)?", "rocm": "rocm", "xpu": "xpu", "mps": "metal", "npu"
 """By device type: how the names of its builds go on after ``torch-`` or ``torch210-cxx11-``."""
 
 
-def hub_remarks(entries: Iterable[Entry]) -> Iterator[Remark]:
+def hub_remarks(entries: Iterable[Entry], endpoint: str | None = None) -> Iterator[Remark]:
     """Stale pins, pins without a build, and names whose kernels take different parameters.
+
+    ``endpoint`` is the address of the Hub; None: the one that HF_ENDPOINT names, or huggingface.co.
 
     Raises:
         OSError: the Hub does not answer.
     """
-    # Not without telemetry switched on, and by a client of our own: see FINDINGS.md, V35.
-    api = HfApi()
+    # A client of our own: that of kernels fails where telemetry is off (FINDINGS.md, V35).
+    api = HfApi(endpoint=endpoint)
     by_pin: defaultdict[tuple[str, str], list[Entry]] = defaultdict(list)
     for entry in entries:
         by_pin[entry.repository, entry.pin].append(entry)

@@ -25,7 +25,7 @@ from cases.plan import offered
 from suite.device import Backend
 from suite.numerics import torch_dtype
 
-__all__ = ["SHIM", "Loaded", "Loader", "accept_device", "accepted_devices", "kernel_mode"]
+__all__ = ["SHIM", "Loaded", "Loader", "accept_device", "kernel_mode"]
 
 SHIM = "kernel-config-accepts"
 """KernelConfig refuses the device type cpu, although kernels supports it. With this recorded shim the CPU runs the
@@ -161,11 +161,6 @@ class Loader:
             {"revision": reference.revision} if reference.revision is not None else {"version": reference.version or 1}
         )
         return (text, {**pin, "trust_remote_code": reference.repository in self.trusted})
-
-
-def accepted_devices() -> tuple[str, ...]:
-    """Device types that KernelConfig accepts without a shim."""
-    return _ACCEPTED
 
 
 def accept_device(device: str) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ import argparse
 import importlib
 import importlib.machinery
 import os
+import runpy
 import sys
 import traceback
 from collections.abc import Sequence
@@ -45,6 +46,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m suite.documented", description=__doc__)
     for name in ("where", "device", "models", "scratch", "endpoint"):
         parser.add_argument(f"--{name}", required=True)
+    parser.add_argument("--mend", type=Path, help="Python file to run first, which may change the libraries")
     options = parser.parse_args()
     where, backend = Where(options.where), BACKENDS[Device(options.device)]
     answers = os.fdopen(os.dup(1), "wb", buffering=0)
@@ -54,6 +56,8 @@ def main() -> None:
         sys.meta_path[:] = [
             _NoKernels if finder is importlib.machinery.PathFinder else finder for finder in sys.meta_path
         ]
+    if options.mend is not None:
+        runpy.run_path(str(options.mend))
     stack = _stack(where, options)
     for line in sys.stdin:
         identity = line.strip()

@@ -41,9 +41,21 @@ LIMIT = 120.0
 
 
 class Hosts:
-    """The processes of one worker. They start when first asked, all that are going to be needed at once."""
+    """The processes of one worker. They start when first asked, all that are going to be needed at once.
 
-    def __init__(self, backend: Backend, models: Path, folder: Path, log: Path, planned: Iterable[Where]) -> None:
+    ``mend`` is a Python file that each runs before anything else: to see what a change of the libraries would change.
+    """
+
+    def __init__(
+        self,
+        backend: Backend,
+        models: Path,
+        folder: Path,
+        log: Path,
+        planned: Iterable[Where],
+        mend: Path | None = None,
+    ) -> None:
+        self._mend = mend
         self._backend, self._models, self._folder, self._log = backend, models, folder, log
         self._planned = [where for where in SETTINGS if where in set(planned)]
         self._open = ExitStack()
@@ -107,6 +119,8 @@ class Hosts:
         environment |= SETTINGS[where]
         command = [sys.executable, "-m", "suite.documented", "--where", where, "--device", self._backend.device]
         command += ["--models", str(self._models), "--scratch", str(self._folder), "--endpoint", self._endpoint]
+        if self._mend is not None:
+            command += ["--mend", str(self._mend)]
         with self._log.open("ab") as log:
             return subprocess.Popen(
                 command, cwd=ROOT, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log

@@ -7,18 +7,23 @@ from typing import Any
 import pytest
 
 from cases.axes import DType, Mode, Tier
+from cases.statements import BASE, STATEMENTS
 from suite.options import OptionError, read, shard_of
 
 
 def namespace(**given: Any) -> argparse.Namespace:
     """A parsed command line with everything at its default but ``given``."""
     defaults: dict[str, Any] = {
-        **{name: [] for name in ("model", "dtype", "mode", "attention", "mapping", "kernel", "trust", "case")},
+        **{
+            name: []
+            for name in ("model", "dtype", "mode", "attention", "mapping", "kernel", "trust", "case", "waivers")
+        },
         **dict.fromkeys(("kernels", "shard", "budget", "out", "resume"), None),
         "device": "auto",
         "tier": "core",
         "hub": "auto",
         "qualify": False,
+        "strict": False,
     }
     return argparse.Namespace(**{**defaults, **given})
 
@@ -43,6 +48,7 @@ def namespace(**given: Any) -> argparse.Namespace:
         ({"kernel": ["RMSNorm=org/a:X"], "mapping": ["default"]}, "give one of them"),
         ({"kernels": "/no/such/file.toml"}, "[kernels]"),
         ({"trust": ["org"]}, "ORG/NAME"),
+        ({"waivers": ["/no/such/file.toml"]}, "[[waiver]]"),
         ({"shard": "3/2"}, "1 <= I <= N"),
         ({"shard": "1"}, "2/4"),
         ({"budget": "-1"}, "above 0"),
@@ -57,6 +63,20 @@ def test_an_impossible_value_is_refused_with_what_would_be_accepted(given: dict[
         read(namespace(**given))
     assert accepted in str(refusal.value)
     assert any(f"--{option}" in str(refusal.value) for option in given)
+
+
+def test_statements_are_asked_as_a_part_of_the_whole_plan_or_by_their_id() -> None:
+    """Fault: a minute of statements in a run of one kernel, or a misspelt statement that asks nothing."""
+    assert read(namespace()).statements() == tuple(STATEMENTS.values())
+    base = [STATEMENTS[name] for name in BASE]
+    for given in ({"model": ["llama-tiny"]}, {"case": ["llama-tiny/f32/inference/sdpa/pytorch"]}):
+        assert list(read(namespace(**given)).statements()) == base
+    assert list(read(namespace(case=["statement/attn.hub"])).statements()) == [*base, STATEMENTS["attn.hub"]]
+    shards = [read(namespace(shard=f"{part}/3")).statements() for part in (1, 2, 3)]
+    assert {statement.id for shard in shards for statement in shard} == set(STATEMENTS)
+    assert sum(len(shard) for shard in shards) == len(STATEMENTS) + 2 * len(BASE)
+    with pytest.raises(OptionError, match=r"statement/attn\.hubb: no such statement; did you mean attn\.hub"):
+        read(namespace(case=["statement/attn.hubb"])).statements()
 
 
 def test_choices_that_leave_no_case_are_an_error() -> None:
@@ -113,4 +133,4 @@ def test_shards_divide_the_models_without_loss_or_overlap() -> None:
 def test_the_command_to_run_again_keeps_what_a_case_depends_on() -> None:
     """Fault: a repro command that tests the bundled kernel instead of the user's."""
     options = read(namespace(device="cpu", kernel=["RMSNorm=org/repo@v2:Norm"], trust=["org/repo"], tier="full"))
-    assert options.rerun == "pytest suite --device cpu --kernel RMSNorm=org/repo@v2:Norm --trust org/repo"
+    assert options.rerun == "pytest suite --device cpu --kernel RMSNorm=org/repo@v2:Norm --trust org/repo --tier full"
