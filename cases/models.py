@@ -14,125 +14,12 @@ record to change.
 A new model is one record here and no code. Run that test, and it tells the names to list.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from cases.model import DECODER, ENCODER, EXPERTS, FLASH, LLAMA_LIKE, NO_SDPA, SLIDING_WINDOW, SPECIAL_TOKENS, Model
+from cases.models_recurrent import RECURRENT
 
 __all__ = ["MODELS", "Model"]
 
-FLASH = ("eager", "sdpa", "bundled")
-"""The three ways to compute attention that most classes offer; ``bundled`` stands for a flash-style Hub kernel."""
-
-NO_SDPA = ("eager", "bundled")
-"""Soft-capped scores and attention sinks: the class refuses SDPA, which can do neither."""
-
-NO_ATTENTION = ("none",)
-"""There is no attention to choose."""
-
-
-@dataclass(frozen=True, slots=True)
-class Model:
-    """How to build one model, and what is known to happen in it."""
-
-    name: str
-    """First coordinate of a case id."""
-    architecture: str
-    """Class of Transformers to load it with."""
-    model_type: str
-    """What ``AutoConfig.for_model`` is asked for."""
-    overrides: Mapping[str, object]
-    """Configuration values that differ from the architecture's own defaults."""
-    registers: tuple[str, ...]
-    """Registered kernel names that one forward pass over a prompt calls in inference, sorted."""
-    attentions: tuple[str, ...]
-    """Ways to compute attention that the class accepts: ``eager``, ``sdpa``, ``bundled``; or ``none`` alone."""
-    reason: str
-    """Why it is in the zoo: what would go untested without it."""
-    training: tuple[str, ...] | None = None
-    """Names called by a forward pass in training, where they differ from ``registers``."""
-    decode: tuple[str, ...] | None = None
-    """Names called by one token with a filled cache, where they differ from ``registers``."""
-    idle: tuple[str, ...] = ()
-    """Names that the model carries and that no phase calls: a kernel bound there is never seen at work."""
-    generates: bool = True
-    """Whether ``generate`` works."""
-    causal: bool = True
-    """Whether a token sees earlier tokens only."""
-    positions: bool = True
-    """Whether ``position_ids`` are taken and mean something."""
-    packs: bool = True
-    """Whether a flash attention keeps packed sequences apart, told so by ``position_ids`` alone."""
-    chunks: bool = True
-    """Whether a call of several tokens goes on from a filled cache."""
-    mask_with_cache: bool = True
-    """Whether the mask of padding is given once the cache is filled; ``generate`` leaves it out where it is not."""
-    routes: bool = False
-    """Whether tokens are sent to experts by their top scores. A near tie falls either way in any precision, PyTorch's
-    own too, and a row for which it fell otherwise than in float64 says nothing about a kernel."""
-    timing: bool = False
-    """Whether it has the widths of a real model, so that its speed means something."""
-
-    @property
-    def called_in_training(self) -> tuple[str, ...]:
-        """Names called by a forward pass in training."""
-        return self.registers if self.training is None else self.training
-
-    @property
-    def called_in_decode(self) -> tuple[str, ...]:
-        """Names called by one token with a filled cache; empty where the model does not generate."""
-        if not self.generates:
-            return ()
-        return self.registers if self.decode is None else self.decode
-
-    @property
-    def carries(self) -> tuple[str, ...]:
-        """Every registered name that some module of the model has, called or not; sorted."""
-        return tuple(sorted({*self.registers, *self.called_in_training, *self.called_in_decode, *self.idle}))
-
-
-# The ids must lie within the small vocabulary; the defaults (32000 and the like) would index past the embedding.
-SPECIAL_TOKENS: Mapping[str, object] = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
-
-DECODER: Mapping[str, object] = {
-    **SPECIAL_TOKENS,
-    "vocab_size": 256,
-    "hidden_size": 64,
-    "intermediate_size": 128,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "head_dim": 16,
-    "max_position_embeddings": 256,
-}
-"""Shared by the Llama-like records."""
-
-ENCODER: Mapping[str, object] = {
-    "vocab_size": 256,
-    "hidden_size": 64,
-    "intermediate_size": 128,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "max_position_embeddings": 256,
-}
-"""Shared by the encoders, which have neither key-value heads nor a head size of their own."""
-
-EXPERTS: Mapping[str, object] = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 32}
-"""Few experts, and two of four at a time, so that routing is a choice and every expert still gets tokens."""
-
-GATED_DELTA: Mapping[str, object] = {
-    "layer_types": ["linear_attention", "full_attention"],
-    "linear_key_head_dim": 16,
-    "linear_value_head_dim": 16,
-    "linear_num_key_heads": 2,
-    "linear_num_value_heads": 4,
-}
-"""One linear and one full attention layer, with fewer key heads than value heads in the linear one."""
-
-SLIDING_WINDOW = 16
-"""Shorter than the 48 tokens of a case, so that the window cuts something off."""
-
-LLAMA_LIKE = ("RMSNorm", "SiLU", "rotary_pos_emb")
-
-_RECORDS = (
+ATTENTION = (
     Model(
         name="llama-tiny",
         architecture="AutoModelForCausalLM",
@@ -297,143 +184,10 @@ _RECORDS = (
         reason="QuickGELU; causal without being a language model: the output is one vector per text (text_embeds), "
         "taken at the first end token.",
     ),
-    Model(
-        name="mamba-tiny",
-        architecture="AutoModelForCausalLM",
-        model_type="mamba",
-        overrides={**SPECIAL_TOKENS, "vocab_size": 256, "hidden_size": 64, "state_size": 8, "num_hidden_layers": 2},
-        registers=("causal_conv1d_fn", "selective_scan_fn"),
-        training=("causal_conv1d_fn", "mamba_inner_fn", "selective_scan_fn"),
-        decode=("causal_conv1d_update", "selective_state_update"),
-        idle=("SiLU",),
-        attentions=NO_ATTENTION,
-        # A call of several tokens starts its state anew in 5.22.2 (MambaMixer.slow_forward).
-        chunks=False,
-        mask_with_cache=False,
-        positions=False,
-        packs=False,
-        reason="Functions instead of layers, and other ones for prompt, token and training. In training "
-        "mamba_inner_fn is asked first and the others run only because PyTorch's answers None.",
-    ),
-    Model(
-        name="mamba2-tiny",
-        architecture="AutoModelForCausalLM",
-        model_type="mamba2",
-        overrides={
-            **SPECIAL_TOKENS,
-            "vocab_size": 256,
-            "hidden_size": 64,
-            "state_size": 16,
-            "num_heads": 8,
-            "head_dim": 16,
-            "n_groups": 2,
-            "chunk_size": 16,
-            "num_hidden_layers": 2,
-        },
-        registers=("causal_conv1d_fn", "mamba_chunk_scan_combined"),
-        training=("causal_conv1d_fn", "mamba_chunk_scan_combined", "mamba_split_conv1d_scan_combined"),
-        decode=("causal_conv1d_update", "selective_state_update"),
-        idle=("SiLU",),
-        attentions=NO_ATTENTION,
-        positions=False,
-        packs=False,
-        reason="The chunked scan, with a chunk shorter than the sequence and fewer groups than heads.",
-    ),
-    Model(
-        name="jamba-tiny",
-        architecture="AutoModelForCausalLM",
-        model_type="jamba",
-        overrides={
-            **{key: value for key, value in DECODER.items() if key != "head_dim"},
-            "attn_layer_period": 2,
-            "attn_layer_offset": 1,
-            "expert_layer_period": 2,
-            "expert_layer_offset": 1,
-            "num_experts": 4,
-            "mamba_d_state": 8,
-        },
-        registers=("RMSNorm", "SiLU", "causal_conv1d_fn", "selective_scan_fn"),
-        decode=("RMSNorm", "SiLU", "causal_conv1d_update", "selective_state_update"),
-        idle=("mamba_inner_fn", "rotary_pos_emb"),
-        attentions=FLASH,
-        routes=True,
-        # As Mamba's: several tokens start the state anew in 5.22.2.
-        chunks=False,
-        positions=False,
-        packs=False,
-        reason="A hybrid: state-space and attention layers with one cache, and RMSNorm on the scan's inputs (of sizes "
-        "4 and 8). Carries rotary_pos_emb without ever rotating.",
-    ),
-    Model(
-        name="qwen3-next-tiny",
-        architecture="AutoModelForCausalLM",
-        model_type="qwen3_next",
-        overrides={**DECODER, **EXPERTS, **GATED_DELTA, "shared_expert_intermediate_size": 32},
-        registers=("RMSNormGated", "SiLU", "causal_conv1d_fn", "chunk_gated_delta_rule"),
-        decode=("RMSNormGated", "SiLU", "causal_conv1d_update", "fused_recurrent_gated_delta_rule"),
-        attentions=FLASH,
-        routes=True,
-        packs=False,
-        reason="The gated delta rule in chunks and step by step. Neither its zero-centred norm nor its rotary function "
-        "is registered, although Qwen3.5's norm is.",
-    ),
-    Model(
-        name="qwen3.5-moe-tiny",
-        architecture="AutoModelForCausalLM",
-        model_type="qwen3_5_moe_text",
-        overrides={**DECODER, **EXPERTS, **GATED_DELTA, "shared_expert_intermediate_size": 32},
-        registers=(
-            "Qwen3_5GatedDeltaNet",
-            "RMSNormGated",
-            "RMSNormZeroCentered",
-            "SiLU",
-            "SoftmaxTopKRouter",
-            "causal_conv1d_fn",
-            "chunk_gated_delta_rule",
-        ),
-        decode=(
-            "Qwen3_5GatedDeltaNet",
-            "RMSNormGated",
-            "RMSNormZeroCentered",
-            "SiLU",
-            "SoftmaxTopKRouter",
-            "causal_conv1d_update",
-            "fused_recurrent_gated_delta_rule",
-        ),
-        attentions=FLASH,
-        routes=True,
-        packs=False,
-        reason="Nests registered names: a kernel for Qwen3_5GatedDeltaNet hides the four names inside it, which then "
-        "are bound and never called. The zero-centred norm and the router are registered and have no default kernel.",
-    ),
-    Model(
-        name="kimi-linear-tiny",
-        architecture="AutoModelForCausalLM",
-        model_type="kimi_linear",
-        overrides={
-            **{key: value for key, value in DECODER.items() if key != "head_dim"},
-            "num_key_value_heads": 4,
-            "num_local_experts": 4,
-            "num_experts_per_tok": 2,
-            "moe_intermediate_size": 32,
-            "kv_lora_rank": 32,
-            "qk_nope_head_dim": 16,
-            "qk_rope_head_dim": 8,
-            "v_head_dim": 16,
-            "linear_head_dim": 16,
-            "linear_num_heads": 4,
-            "layer_types": ["linear_attention", "full_attention"],
-            "mlp_layer_types": ["dense", "sparse"],
-        },
-        registers=("RMSNorm", "RMSNormGated", "SiLU", "causal_conv1d_fn", "chunk_kda"),
-        decode=("RMSNorm", "RMSNormGated", "SiLU", "causal_conv1d_update", "fused_recurrent_kda"),
-        attentions=FLASH,
-        routes=True,
-        positions=False,
-        packs=False,
-        reason="Kimi delta attention, a gated norm that gates with a sigmoid, and latent attention whose values are "
-        "narrower than its keys. Needs a full attention layer: without one its cache has no length.",
-    ),
+)
+"""Models whose tokens look at one another by attention alone."""
+
+WIDTHS = (
     Model(
         name="qwen3-0.6b-width",
         architecture="AutoModelForCausalLM",
@@ -473,6 +227,7 @@ _RECORDS = (
         reason="The widths of Llama-3.2-1B with one layer.",
     ),
 )
+"""Real widths with few layers: shapes decide speedups, weights do not."""
 
-MODELS: dict[str, Model] = {model.name: model for model in _RECORDS}
+MODELS: dict[str, Model] = {model.name: model for model in (*ATTENTION, *RECURRENT, *WIDTHS)}
 """Every record by its name."""

@@ -1,0 +1,147 @@
+"""The part of the zoo that carries a state along the sequence: state-space models, delta rules, and hybrids of these
+with attention. Their kernels are functions, and other ones for a prompt, for a token and for training.
+"""
+
+from cases.model import DECODER, EXPERTS, FLASH, GATED_DELTA, NO_ATTENTION, SPECIAL_TOKENS, Model
+
+__all__ = ["RECURRENT"]
+
+RECURRENT = (
+    Model(
+        name="mamba-tiny",
+        architecture="AutoModelForCausalLM",
+        model_type="mamba",
+        overrides={**SPECIAL_TOKENS, "vocab_size": 256, "hidden_size": 64, "state_size": 8, "num_hidden_layers": 2},
+        registers=("causal_conv1d_fn", "selective_scan_fn"),
+        training=("causal_conv1d_fn", "mamba_inner_fn", "selective_scan_fn"),
+        decode=("causal_conv1d_update", "selective_state_update"),
+        idle=("SiLU",),
+        attentions=NO_ATTENTION,
+        # A call of several tokens starts its state anew in 5.22.2 (MambaMixer.slow_forward).
+        chunks=False,
+        mask_with_cache=False,
+        positions=False,
+        packs=False,
+        reason="Functions instead of layers, and other ones for prompt, token and training. In training "
+        "mamba_inner_fn is asked first and the others run only because PyTorch's answers None.",
+    ),
+    Model(
+        name="mamba2-tiny",
+        architecture="AutoModelForCausalLM",
+        model_type="mamba2",
+        overrides={
+            **SPECIAL_TOKENS,
+            "vocab_size": 256,
+            "hidden_size": 64,
+            "state_size": 16,
+            "num_heads": 8,
+            "head_dim": 16,
+            "n_groups": 2,
+            "chunk_size": 16,
+            "num_hidden_layers": 2,
+        },
+        registers=("causal_conv1d_fn", "mamba_chunk_scan_combined"),
+        training=("causal_conv1d_fn", "mamba_chunk_scan_combined", "mamba_split_conv1d_scan_combined"),
+        decode=("causal_conv1d_update", "selective_state_update"),
+        idle=("SiLU",),
+        attentions=NO_ATTENTION,
+        positions=False,
+        packs=False,
+        reason="The chunked scan, with a chunk shorter than the sequence and fewer groups than heads.",
+    ),
+    Model(
+        name="jamba-tiny",
+        architecture="AutoModelForCausalLM",
+        model_type="jamba",
+        overrides={
+            **{key: value for key, value in DECODER.items() if key != "head_dim"},
+            "attn_layer_period": 2,
+            "attn_layer_offset": 1,
+            "expert_layer_period": 2,
+            "expert_layer_offset": 1,
+            "num_experts": 4,
+            "mamba_d_state": 8,
+        },
+        registers=("RMSNorm", "SiLU", "causal_conv1d_fn", "selective_scan_fn"),
+        decode=("RMSNorm", "SiLU", "causal_conv1d_update", "selective_state_update"),
+        idle=("mamba_inner_fn", "rotary_pos_emb"),
+        attentions=FLASH,
+        routes=True,
+        # As Mamba's: several tokens start the state anew in 5.22.2.
+        chunks=False,
+        positions=False,
+        packs=False,
+        reason="A hybrid: state-space and attention layers with one cache, and RMSNorm on the scan's inputs (of sizes "
+        "4 and 8). Carries rotary_pos_emb without ever rotating.",
+    ),
+    Model(
+        name="qwen3-next-tiny",
+        architecture="AutoModelForCausalLM",
+        model_type="qwen3_next",
+        overrides={**DECODER, **EXPERTS, **GATED_DELTA, "shared_expert_intermediate_size": 32},
+        registers=("RMSNormGated", "SiLU", "causal_conv1d_fn", "chunk_gated_delta_rule"),
+        decode=("RMSNormGated", "SiLU", "causal_conv1d_update", "fused_recurrent_gated_delta_rule"),
+        attentions=FLASH,
+        routes=True,
+        packs=False,
+        reason="The gated delta rule in chunks and step by step. Neither its zero-centred norm nor its rotary function "
+        "is registered, although Qwen3.5's norm is.",
+    ),
+    Model(
+        name="qwen3.5-moe-tiny",
+        architecture="AutoModelForCausalLM",
+        model_type="qwen3_5_moe_text",
+        overrides={**DECODER, **EXPERTS, **GATED_DELTA, "shared_expert_intermediate_size": 32},
+        registers=(
+            "Qwen3_5GatedDeltaNet",
+            "RMSNormGated",
+            "RMSNormZeroCentered",
+            "SiLU",
+            "SoftmaxTopKRouter",
+            "causal_conv1d_fn",
+            "chunk_gated_delta_rule",
+        ),
+        decode=(
+            "Qwen3_5GatedDeltaNet",
+            "RMSNormGated",
+            "RMSNormZeroCentered",
+            "SiLU",
+            "SoftmaxTopKRouter",
+            "causal_conv1d_update",
+            "fused_recurrent_gated_delta_rule",
+        ),
+        attentions=FLASH,
+        routes=True,
+        packs=False,
+        reason="Nests registered names: a kernel for Qwen3_5GatedDeltaNet hides the four names inside it, which then "
+        "are bound and never called. The zero-centred norm and the router are registered and have no default kernel.",
+    ),
+    Model(
+        name="kimi-linear-tiny",
+        architecture="AutoModelForCausalLM",
+        model_type="kimi_linear",
+        overrides={
+            **{key: value for key, value in DECODER.items() if key != "head_dim"},
+            "num_key_value_heads": 4,
+            "num_local_experts": 4,
+            "num_experts_per_tok": 2,
+            "moe_intermediate_size": 32,
+            "kv_lora_rank": 32,
+            "qk_nope_head_dim": 16,
+            "qk_rope_head_dim": 8,
+            "v_head_dim": 16,
+            "linear_head_dim": 16,
+            "linear_num_heads": 4,
+            "layer_types": ["linear_attention", "full_attention"],
+            "mlp_layer_types": ["dense", "sparse"],
+        },
+        registers=("RMSNorm", "RMSNormGated", "SiLU", "causal_conv1d_fn", "chunk_kda"),
+        decode=("RMSNorm", "RMSNormGated", "SiLU", "causal_conv1d_update", "fused_recurrent_kda"),
+        attentions=FLASH,
+        routes=True,
+        positions=False,
+        packs=False,
+        reason="Kimi delta attention, a gated norm that gates with a sigmoid, and latent attention whose values are "
+        "narrower than its keys. Needs a full attention layer: without one its cache has no length.",
+    ),
+)
