@@ -17,17 +17,16 @@ from cases.case import Case
 from cases.plan import properties, requirements
 from cases.repositories import RepositoryInUse
 from cases.statements import Statement
-from reports.controls import PREFIX
 from reports.record import Engagement, Outcome, Reason, Record, Speed
 from reports.verdict import severity
-from suite import canary, checks, compiling, engagement, model_checks, probes, speed, state
-from suite.control import identity
+from suite import checks, compiling, engagement, model_checks, probes, speed, state
 from suite.finding import Finding
 from suite.memory import ran_out
 from suite.model_checks import ArmError
 from suite.outcomes import SKIPPED
 from suite.recorder import Recorder
 from suite.repository import Repositories
+from suite.session_controls import SessionControls
 from suite.statements import Statements
 from suite.subject import Shelf, Subject
 
@@ -66,7 +65,7 @@ class Bench:
         self._shelf = shelf
         self._recorder = recorder
         self._timing = timing
-        self._fit: canary.Fitness | None = None
+        self._controls = SessionControls(timing, recorder)
         self._embedded = embedded
         self._inductor = inductor
         self._repositories = Repositories(shelf.loader, repositories)
@@ -78,8 +77,7 @@ class Bench:
     def know(self, record: Record) -> None:
         """Take note of a record written by a former worker of this run."""
         self._outcomes[record.case, record.property] = (record.outcome, record.message)
-        if record.case.startswith(PREFIX):
-            self._timing.control.heard(record.speed, record.message)
+        self._controls.know(record)
 
     def run(self, case: Case, checked: Property) -> Record:
         """Check one property of one case and record it, whatever happens; of several phases the gravest is returned."""
@@ -128,7 +126,7 @@ class Bench:
         unmet = self._unmet(case, Property.SPEED)
         if unmet is not None:
             return self._record(subject, Property.SPEED, unmet, None, start)
-        self._control(subject)
+        self._controls.before_case(subject)
         records = []
         for phase in speed.phases(subject):
             start = perf_counter()
@@ -139,18 +137,6 @@ class Bench:
 
     def _speed(self, subject: Subject, phase: Phase) -> Finding:
         return self._evident(subject, Property.SPEED) or speed.speed(subject, phase, self._timing)
-
-    def _control(self, subject: Subject) -> None:
-        if self._fit is None:
-            self._examine("before")
-        start = perf_counter()
-        try:
-            found = speed.control(subject, self._timing)
-        except (torch.OutOfMemoryError, MemoryError, ArmError):
-            # PyTorch itself fails here, which the check that follows is going to say.
-            return
-        if found is not None:
-            self._recorder.write(found[0], Property.SPEED, found[1], seconds=perf_counter() - start)
 
     def state(self, statement: Statement) -> Record:
         """Check and record one statement."""
@@ -184,20 +170,10 @@ class Bench:
             self._subject = Subject(case, self._shelf)
         return self._subject
 
-    def _examine(self, when: str) -> None:
-        """Record whether the machine is fit to be measured on, before the first speed and after the last."""
-        start = perf_counter()
-        found = canary.examine(self._shelf.loader.backend)
-        said = canary.finding(found, when, self._fit)
-        self._fit = self._fit or found
-        name = identity(f"fitness-{when}")
-        self._recorder.write(name, Property.STATEMENT, said, seconds=perf_counter() - start)
-
     def end(self) -> None:
         """The last check is done."""
         self.close()
-        if self._fit is not None:
-            self._examine("after")
+        self._controls.end()
 
     def close(self) -> None:
         """Let go of everything: the case, and the processes that check statements."""

@@ -176,14 +176,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     # A module whose property no case has leaves one empty item behind.
     items[:] = [item for item in items if not item.nodeid.endswith("[NOTSET]")]
     items.sort(key=position)
-    unwanted = [item for item in items if not state.switches.leaves((parse_item(item.nodeid) or (None, None))[1])]
-    if unwanted:
-        config.hook.pytest_deselected(items=unwanted)
-        items[:] = [item for item in items if item not in unwanted]
-    recorded = [item for item in items if parse_item(item.nodeid) in state.done]
-    if recorded:
-        config.hook.pytest_deselected(items=recorded)
-        items[:] = [item for item in items if parse_item(item.nodeid) not in state.done]
+    left = [
+        item
+        for item in items
+        if (parsed := parse_item(item.nodeid)) not in state.done
+        and state.switches.leaves(parsed[1] if parsed else None)
+    ]
+    if len(left) < len(items):
+        config.hook.pytest_deselected(items=list(set(items) - set(left)))
+        items[:] = left
 
 
 @pytest.fixture(scope="session")
