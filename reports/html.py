@@ -15,14 +15,14 @@ import jinja2
 import msgspec
 from markupsafe import Markup
 
-from reports import chart, qualification, views
+from reports import chart, qualification, requirements, views
 from reports.clean import clean, one_line
 from reports.evidence import Ledger
 from reports.payload import pack, payload
 from reports.record import Determinism, Outcome, Record
 from reports.store import Run
-from reports.verdict import Overall, worst
-from reports.waivers import judge_run
+from reports.verdict import FAILING, Overall, severity, worst
+from reports.waivers import judge_run, usage_of
 from reports.words import DASH, DETERMINISM, OUTCOMES, REASONS, SPEEDS, TIMES
 
 __all__ = ["render_html"]
@@ -98,6 +98,7 @@ def render_html(run: Run) -> str:
             headline=HEADLINES[verdict.overall],
             qualified=qualification.sentences(run.records),
             failures=views.failures(run.records, FAILURES),
+            **_statements(run),
             matrices=[views.matrix(run.records, "mapping"), views.matrix(run.records, "attention")],
             ledger=views.ledger_lines(ledger),
             accuracies=accuracies,
@@ -118,6 +119,24 @@ def render_html(run: Run) -> str:
             cases=len({record.case for record in run.records}),
         )
     )
+
+
+def _statements(run: Run) -> dict[str, object]:
+    """What the section on documented statements and waivers needs."""
+    rows = requirements.rows(run.records)
+    used = usage_of(run)
+    groups = (
+        ("expired", used.expired),
+        ("healed", used.healed),
+        ("unmatched", used.unmatched),
+        ("in use", tuple(waiver for waiver, _ in used.used)),
+    )
+    return {
+        "statements": sorted(rows, key=lambda row: -severity(row.outcome)),
+        "statement_totals": requirements.totals(rows),
+        "statement_problems": any(row.outcome in FAILING for row in rows),
+        "waivers": [(state, waiver) for state, waivers in groups for waiver in waivers],
+    }
 
 
 def _policy(scripts: list[Script]) -> str:

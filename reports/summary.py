@@ -9,12 +9,13 @@ from dataclasses import dataclass
 from tabulate import tabulate
 
 from cases.axes import Property
+from cases.statements import PREFIX
 from reports import chart, qualification, views
 from reports.clean import code_span, markdown, one_line
 from reports.evidence import Ledger
 from reports.record import Outcome, Record
 from reports.store import Run
-from reports.verdict import Verdict, severity
+from reports.verdict import FAILING, Verdict, severity
 from reports.waivers import Waiver, judge_run, usage_of
 from reports.words import DASH, REASONS, TIMES
 
@@ -22,6 +23,8 @@ __all__ = ["markdown_summary", "text_summary"]
 
 FAILURES = 10
 """Kinds of failure that are listed."""
+STATEMENTS = 200
+"""Failing statements that are named."""
 EXTREMES = 3
 """Speedups listed at either end."""
 WARNINGS = 5
@@ -89,6 +92,7 @@ def _sections(run: Run, verdict: Verdict, style: _Style) -> list[str]:
         _waivers(run, style),
         _warnings(run, verdict, style),
         _failures(run, style),
+        _statements(run, style),
         _fallbacks(run, style),
         _speeds(verdict, style),
     ]
@@ -123,7 +127,7 @@ def _waivers(run: Run, style: _Style) -> str:
         (len(found.healed), "healed: the check passes, remove them", names(found.healed)),
         (len(found.unmatched), "unmatched: no check has such an id", names(found.unmatched)),
         (len(found.expired), "expired: look again", names(found.expired)),
-        (len(found.elsewhere), "for other versions or devices", names(found.elsewhere)),
+        (len(found.elsewhere), "for other versions or devices", ", ".join(w.id for w in found.elsewhere)),
     ]
     said = [f"{style.bullet}{number:,} {what}: {which}" for number, what, which in lines if number]
     return "\n".join([style.heading("Waivers"), *said]) if said else ""
@@ -169,6 +173,18 @@ def _failures(run: Run, style: _Style) -> str:
         lines.append(f"{style.line_end}\n".join(parts))
     lines += _more(found.left_out, style)
     return "\n".join(lines)
+
+
+def _statements(run: Run, style: _Style) -> str:
+    """Every statement that fails, by name: the list of failures above is cut, and these are few."""
+    failing = [r for r in run.records if r.property is Property.STATEMENT and r.outcome in FAILING]
+    if len(failing) <= FAILURES:
+        return ""
+    names = ", ".join(style.text(record.case.removeprefix(PREFIX), 60) for record in failing[:STATEMENTS])
+    more = _more(len(failing) - STATEMENTS, style)
+    return "\n".join(
+        [style.heading(f"{len(failing):,} documented statements that fail"), f"{style.bullet}{names}", *more]
+    )
 
 
 def _fallbacks(run: Run, style: _Style) -> str:

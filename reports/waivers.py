@@ -152,6 +152,10 @@ def _read_one(path: Path) -> list[Waiver]:
     return waivers
 
 
+_MARK = " \N{RIGHTWARDS DOUBLE ARROW} "
+"""Between a word on a waiver that does not apply and what the check said."""
+
+
 @functools.cache
 def installed() -> Mapping[str, str]:
     """Versions of what is installed here, by name."""
@@ -171,7 +175,7 @@ def waived(record: Record, waivers: Iterable[Waiver], packages: Mapping[str, str
             why = f"it knows a failure that says {waiver.seen!r}"
         else:
             return msgspec.structs.replace(record, outcome=Outcome.WAIVED, waiver=waiver.id, unwaived=record.outcome)
-        text = f"{record.message} [waiver {waiver.id} does not apply: {why}]"
+        text = f"waiver {waiver.id} does not apply: {why}{_MARK}{record.message}"
         return msgspec.structs.replace(record, message=text[:20_000])
     return record
 
@@ -184,7 +188,7 @@ def apply(
     for record in records:
         if record.waiver is not None and record.unwaived is not None:
             record = msgspec.structs.replace(record, outcome=record.unwaived, waiver=None, unwaived=None)
-        plain = record.message.partition(" [waiver ")[0]
+        plain = record.message.rpartition(_MARK)[2]
         found.append(waived(msgspec.structs.replace(record, message=plain), waivers, packages, device))
     return tuple(found)
 

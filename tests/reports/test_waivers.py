@@ -10,6 +10,7 @@ import pytest
 
 from cases.axes import Property
 from cases.statements import STATEMENTS
+from reports.html import render_html
 from reports.record import Environment, Outcome, Record
 from reports.store import Run
 from reports.summary import text_summary
@@ -223,3 +224,24 @@ def test_every_shipped_waiver_is_of_a_check_that_exists_and_described() -> None:
         for part in ("Documented: ", "Seen: ", "```python\n", f"--case '{entry.check}'", entry.package):
             assert part in text, (entry.id, part)
         assert "*" not in entry.check, "a pattern would hide the next fault"
+
+
+def test_without_waivers_every_statement_that_fails_is_named(tmp_path: Path) -> None:
+    """Fault: "… and 38 more" where somebody has to know which."""
+    names = [name for name in STATEMENTS if "#" in name][:30]
+    records = tuple(failure(case=f"statement/{name}", message=f"fault of {name}") for name in names)
+    text = text_summary(Run(tmp_path, records, environment()))
+    line = text.partition("30 documented statements that fail:\n")[2].partition("\n")[0]
+    assert line.strip().split(", ") == names
+
+
+def test_a_report_shows_the_statements_and_the_waivers(tmp_path: Path) -> None:
+    """Fault: waived faults that only the terminal shows, or a waiver whose text is markup."""
+    hostile = waiver(reason="<script>alert(1)</script>")
+    (tmp_path / FILE).write_bytes(msgspec.json.encode(InUse((hostile,))))
+    record = waived(failure(requirements=("attn.pin_semver",)), [hostile], PACKAGES, "cpu")
+    html = render_html(Run(tmp_path, (record,), environment()))
+    section = html.partition('<section id="statements"')[2].partition("</section>")[0]
+    assert "@&gt;=2.0,&lt;3.0 after the repository" in section
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in section
+    assert "FINDINGS.md#v6" in section
