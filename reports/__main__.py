@@ -11,6 +11,7 @@ from pathlib import Path
 
 from reports.finish import write_text
 from reports.html import render_html
+from reports.never_slower import configuration
 from reports.requirements import requirements_text
 from reports.store import Run, RunError, read_run
 from reports.summary import markdown_summary, text_summary
@@ -29,6 +30,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             run = _under(run, read_waivers(options.waivers))
         if options.command == "html":
             write_text(options.output or options.run / "report.html", render_html(run))
+        elif options.command == "config":
+            _print(configuration(run))
         elif options.command == "requirements":
             _print(requirements_text(run))
         elif options.command == "markdown":
@@ -56,6 +59,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m reports", description="Reports of a run of `pytest suite`.")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     helps = {
+        "config": "a KernelConfig of the kernels that were faster and never slower, as a Python file",
         "html": "one self-contained HTML file",
         "markdown": "a short report for the step summary of a CI",
         "requirements": "the documented statements, and what came of each on the device of the run",

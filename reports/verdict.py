@@ -182,9 +182,7 @@ def _exclusion(record: Record, ledger: Ledger) -> str | None:
     return None
 
 
-def judge(
-    records: Sequence[Record], environment: Environment | None, objections: Sequence[str] = ()
-) -> Verdict:
+def judge(records: Sequence[Record], environment: Environment | None, objections: Sequence[str] = ()) -> Verdict:
     """The verdict on a run. ``objections`` fail it, whatever its records say."""
     about_machine = controls(records)
     records = without_controls(records)
