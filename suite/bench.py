@@ -43,9 +43,11 @@ RESTS_ON: dict[Property, tuple[Property, ...]] = {
     Property.COMPILE: (Property.FORWARD,),
     Property.GENERATE: (Property.FORWARD,),
     Property.MEMORY: (Property.ENGAGE,),
-    Property.SPEED: (Property.FORWARD, Property.GRADIENT),
+    Property.SPEED: (Property.FORWARD, Property.GRADIENT, Property.GENERATE, Property.PROBE),
 }
-"""What must have passed before. Speed rests on the gradient where there is one."""
+"""What must have passed before. Speed rests on all that says whether the kernel is right."""
+MAY_BE_IDLE = frozenset({Property.PROBE, Property.GENERATE})
+"""Checks that find nothing to look at in some cases, which says nothing against the kernel."""
 
 
 class Bench:
@@ -193,7 +195,8 @@ class Bench:
             return Finding(Outcome.NOT_SUPPORTED, None, f"{self._shelf.loader.backend.device} has no {case.dtype}")
         for needed in RESTS_ON[checked]:
             outcome, message = self._outcomes.get((case.id, needed), (None, ""))
-            if outcome is not None and outcome is not Outcome.PASS:
+            idle = outcome is Outcome.NOT_RUN and needed in MAY_BE_IDLE
+            if outcome is not None and outcome is not Outcome.PASS and not idle:
                 return _depends(needed, outcome, message, checked)
         return None
 
