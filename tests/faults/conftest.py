@@ -1,4 +1,8 @@
-"""Runs the faults once per session, the harness faults beside them, and prints the table of what caught what."""
+"""Runs the faults once per session, the harness faults beside them, and prints the table of what caught what.
+
+Under xdist each file of tests is on a worker of its own: one runs the seeded faults, the other those of the harness,
+and the verdicts travel to the controller for the table. In one process the second run is started before the first.
+"""
 
 import os
 import subprocess
@@ -8,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from tabulate import tabulate
 
@@ -61,26 +66,38 @@ def started(
 
 @pytest.fixture(scope="session")
 def verdicts(
-    started: Any, pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory
+    request: pytest.FixtureRequest, pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[FaultVerdict, ...]:
-    """What the suite says of every fault and twin, and of the faults that need one mechanism without it."""
-    without = [
-        word
-        for mechanism, faults in NEEDED.items()
-        for fault in faults
-        for word in ("--without", f"{mechanism}:{fault}")
-    ]
+    """What the suite says of every fault and twin, and of each fault without the mechanisms that it needs."""
+    if not hasattr(pytestconfig, "workerinput"):
+        request.getfixturevalue("started")
+    without = [f"--without={mechanism}:{fault}" for mechanism, faults in NEEDED.items() for fault in faults]
     found = qualify.run("cpu", _folder(pytestconfig, tmp_path_factory), *without)
     pytestconfig.stash[VERDICTS] = found
     return found
 
 
 @pytest.fixture(scope="session")
-def ended(started: tuple[subprocess.Popen[str], Path], verdicts: Any) -> Ended:
+def ended(started: tuple[subprocess.Popen[str], Path]) -> Ended:
     """The run with the harness faults, at its end."""
     process, folder = started
-    output, _ = process.communicate(timeout=240)
+    output, _ = process.communicate(timeout=400)
     return Ended(folder, output)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """A worker hands its verdicts to the controller."""
+    output = getattr(session.config, "workeroutput", None)
+    if output is not None and VERDICTS in session.config.stash:
+        output["seeded faults"] = msgspec.json.encode(session.config.stash[VERDICTS]).decode()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """The controller keeps them for its table."""
+    handed = getattr(node, "workeroutput", {}).get("seeded faults")
+    if handed is not None:
+        node.config.stash[VERDICTS] = msgspec.json.decode(handed, type=tuple[FaultVerdict, ...])
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:

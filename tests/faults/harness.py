@@ -14,8 +14,9 @@ from tests.faults.records import Fault
 
 __all__ = ["HARNESS", "TIMEOUT", "Conduct", "options"]
 
-TIMEOUT = 20
-"""Seconds a check may take: a hang costs as much, and an honest check of a tiny model takes less on a busy machine."""
+TIMEOUT = 30
+"""Seconds a check may take. A hang costs as much; and a worker that replaces a dead one imports torch within its first
+check, which takes five seconds, and twenty on a machine that is very busy."""
 
 
 @dataclass(frozen=True, slots=True)
