@@ -31,7 +31,7 @@ class Statements:
 
     def __init__(self, shelf: Shelf, recorder: Recorder, planned: Iterable[Statement]) -> None:
         self._shelf, self._recorder = shelf, recorder
-        self._planned = {statement.where for statement in planned}
+        self._planned = [statement.where for statement in planned]
         self._hosts: Hosts | None = None
 
     def check(self, statement: Statement) -> tuple[Finding, tuple[str, ...]]:

@@ -1,8 +1,8 @@
 """The process that checks documented statements: it imports the libraries once and runs each check in a copy of itself.
 
 ``python -m suite.documented`` reads ids from its input, one a line, and answers each with one line of JSON. Where the
-device allows it, a check runs in a fork, so that nothing it changes is there for the next one. Started by
-``suite.documented.hosts``; by hand it is good for debugging one check.
+device allows it, a check runs in a fork, so that nothing it changes is there for the next one; elsewhere a process
+answers once. Started by ``suite.documented.hosts``; by hand it is good for debugging one check.
 """
 
 import argparse
@@ -61,8 +61,11 @@ def main() -> None:
     stack = _stack(where, options)
     for line in sys.stdin:
         identity = line.strip()
-        answer = _apart(identity, stack) if backend.survives_fork else _answer(identity, stack, forget=True)
-        answers.write(answer + b"\n")
+        if not backend.survives_fork:
+            # What the check changed stays in this process, so it serves no other.
+            answers.write(_answer(identity, stack) + b"\n")
+            return
+        answers.write(_apart(identity, stack) + b"\n")
 
 
 def _stack(where: Where, options: argparse.Namespace) -> Any:
@@ -110,7 +113,7 @@ def _apart(identity: str, stack: Any) -> bytes:
     return msgspec.json.encode(Answer(Finding(Outcome.CRASH, Reason.INTERRUPTED, text)))
 
 
-def _answer(identity: str, stack: Any, *, forget: bool = False) -> bytes:
+def _answer(identity: str, stack: Any) -> bytes:
     ground = importlib.import_module("suite.documented.ground")
     stack.shims.clear()
     trace = ""
@@ -123,9 +126,6 @@ def _answer(identity: str, stack: Any, *, forget: bool = False) -> bytes:
     except Exception as error:  # a fault of the suite, which the worker records as such
         trace = traceback.format_exc()
         finding = Finding(Outcome.HARNESS_ERROR, Reason.EXCEPTION, f"{type(error).__name__}: {error}")
-    finally:
-        if forget:
-            importlib.import_module("suite.documented.forget").forget()
     return msgspec.json.encode(Answer(finding, tuple(stack.shims), trace))
 
 

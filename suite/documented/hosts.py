@@ -3,10 +3,13 @@
 They have a Hub of their own: the checks count its requests and break it on purpose, which must touch nobody else.
 """
 
+import contextlib
 import os
 import select
+import signal
 import subprocess
 import sys
+from collections import Counter, deque
 from collections.abc import Iterable
 from contextlib import ExitStack
 from pathlib import Path
@@ -40,9 +43,15 @@ LIMIT = 120.0
 """Seconds a check may take: the slowest compiles a tiny model, which takes a few."""
 
 
-class Hosts:
-    """The processes of one worker. They start when first asked, all that are going to be needed at once.
+SPARES = 3
+"""Processes that are kept ready where each serves once: importing the libraries takes longer than a check."""
 
+
+class Hosts:
+    """The processes of one worker. They start when first asked, one of each kind that is going to be needed.
+
+    Where the device lets a process be copied, one of each kind serves all checks, each in a copy. Elsewhere each check
+    gets a process of its own, and the next ones start meanwhile. ``planned`` has the kind of every check to come.
     ``mend`` is a Python file that each runs before anything else: to see what a change of the libraries would change.
     """
 
@@ -55,50 +64,64 @@ class Hosts:
         planned: Iterable[Where],
         mend: Path | None = None,
     ) -> None:
-        self._mend = mend
-        self._backend, self._models, self._folder, self._log = backend, models, folder, log
-        self._planned = [where for where in SETTINGS if where in set(planned)]
+        self._backend, self._models, self._folder, self._log, self._mend = backend, models, folder, log, mend
+        self._left = Counter(where for where in planned if where in SETTINGS)
         self._open = ExitStack()
-        self._running: dict[Where, subprocess.Popen[bytes]] = {}
+        self._ready: dict[Where, deque[subprocess.Popen[bytes]]] = {where: deque() for where in SETTINGS}
         self._endpoint = ""
 
     def ask(self, statement: Statement) -> Answer:
         """Check one statement. Whatever becomes of the process, there is an answer."""
         if not self._endpoint:
             self._start_hub()
-            for where in self._planned:
-                self._running[where] = self._start(where)
-        process = self._running.get(statement.where)
-        if process is None or process.poll() is not None:
-            process = self._running[statement.where] = self._start(statement.where)
+            for where in self._left:
+                self._fill(where)
+        where = statement.where
+        process = self._take(where)
+        answer = self._put(process, statement)
+        self._left[where] -= 1
+        if self._backend.survives_fork and process.poll() is None:
+            self._ready[where].appendleft(process)
+        else:
+            _end(process)
+        self._fill(where)
+        return answer
+
+    def close(self) -> None:
+        """End the processes and their Hub."""
+        for ready in self._ready.values():
+            while ready:
+                _end(ready.pop())
+        self._open.close()
+
+    def _take(self, where: Where) -> subprocess.Popen[bytes]:
+        ready = self._ready[where]
+        while ready:
+            process = ready.popleft()
+            if process.poll() is None:
+                return process
+            _end(process)
+        return self._start(where)
+
+    def _fill(self, where: Where) -> None:
+        wanted = min(1 if self._backend.survives_fork else SPARES, self._left[where])
+        while len(self._ready[where]) < wanted:
+            self._ready[where].append(self._start(where))
+
+    def _put(self, process: subprocess.Popen[bytes], statement: Statement) -> Answer:
         questions, answers = _pipes(process)
         try:
             questions.write(f"{statement.id}\n".encode())
             questions.flush()
         except OSError:
-            return self._lost(process, Outcome.CRASH, "the process of the checks died before it was asked")
+            return _lost(process, Outcome.CRASH, f"the process died before it was asked; see {self._log}")
         ready, _, _ = select.select([answers], [], [], LIMIT)
         line = answers.readline() if ready else b""
         if line:
             return msgspec.json.decode(line, type=Answer)
         if not ready:
-            return self._lost(process, Outcome.TIMEOUT, f"no answer within {LIMIT:g} s; the process was killed")
-        return self._lost(process, Outcome.CRASH, f"the process of the checks died; what it said is in {self._log}")
-
-    def close(self) -> None:
-        """End the processes and their Hub."""
-        for process in self._running.values():
-            process.kill()
-            process.wait()
-            for pipe in _pipes(process):
-                pipe.close()
-        self._running.clear()
-        self._open.close()
-
-    def _lost(self, process: subprocess.Popen[bytes], outcome: Outcome, text: str) -> Answer:
-        process.kill()
-        process.wait()
-        return Answer(Finding(outcome, Reason.INTERRUPTED, text))
+            return _lost(process, Outcome.TIMEOUT, f"no answer within {LIMIT:g} s; the process was killed")
+        return _lost(process, Outcome.CRASH, f"the process of the check died; what it said is in {self._log}")
 
     def _start_hub(self) -> None:
         defaults = default_mapping()
@@ -123,8 +146,29 @@ class Hosts:
             command += ["--mend", str(self._mend)]
         with self._log.open("ab") as log:
             return subprocess.Popen(
-                command, cwd=ROOT, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log
+                command,
+                cwd=ROOT,
+                env=environment,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                start_new_session=True,  # so that a copy that hangs can be ended with it
             )
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End a process and its copies."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    for pipe in _pipes(process):
+        with contextlib.suppress(OSError):
+            pipe.close()
+
+
+def _lost(process: subprocess.Popen[bytes], outcome: Outcome, text: str) -> Answer:
+    _end(process)
+    return Answer(Finding(outcome, Reason.INTERRUPTED, text))
 
 
 def _pipes(process: subprocess.Popen[bytes]) -> tuple[IO[bytes], IO[bytes]]:

@@ -14,7 +14,7 @@ from cases.requirements import REQUIREMENTS, check_cited
 from cases.statements import BASE, STATEMENTS, Statement, Where, statements_of
 from reports.record import Outcome, Reason
 from suite import statements_here as here
-from suite.device import BACKENDS
+from suite.device import BACKENDS, Backend
 from suite.documented import ground, hosts
 from suite.mapping import Entry
 from suite.options import shard_of
@@ -86,7 +86,7 @@ def processes(tmp_path_factory: pytest.TempPathFactory, models: Path) -> Iterato
         made = []
         for mend in (None, Path(__file__).with_name("mends.py")):
             folder = tmp_path_factory.mktemp("hosts")
-            host = hosts.Hosts(BACKENDS[Device.CPU], models, folder, folder / "log", {Where.APART}, mend)
+            host = hosts.Hosts(BACKENDS[Device.CPU], models, folder, folder / "log", [Where.APART] * 20, mend)
             stack.callback(host.close)
             made.append(host)
         yield made[0], made[1]
@@ -117,6 +117,24 @@ def test_a_check_that_dies_hangs_or_is_wrong_itself_costs_only_itself(
     assert ask("attn.trust#nested") == (Outcome.PASS, None)
     monkeypatch.setattr(hosts, "LIMIT", 0.5)
     assert ask("hangs") == (Outcome.TIMEOUT, Reason.INTERRUPTED)
+
+
+def test_where_a_process_cannot_be_copied_each_check_has_its_own(
+    tmp_path: Path, models: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Fault: on an accelerator a check that is spoilt by what the one before it left behind."""
+    monkeypatch.setattr(Backend, "survives_fork", property(lambda _: False))
+    mend = tmp_path / "mend.py"
+    mend.write_text(
+        "from suite.device import Backend\nBackend.survives_fork = property(lambda _: False)\n", encoding="utf-8"
+    )
+    host = hosts.Hosts(BACKENDS[Device.CPU], models, tmp_path, tmp_path / "log", [Where.APART] * 2, mend)
+    try:
+        # The first binds a kernel to a function of the whole process; in the same one the second would see it.
+        first, second = (host.ask(STATEMENTS[name]).finding for name in ("config.function#own", "layers.fallback"))
+    finally:
+        host.close()
+    assert (first.outcome, second.outcome) == (Outcome.FAIL, Outcome.PASS), (first, second)
 
 
 def test_a_shim_of_a_check_is_in_its_answer(processes: tuple[hosts.Hosts, hosts.Hosts]) -> None:
