@@ -104,6 +104,8 @@ class Reason(StrEnum):
     """Bound at load, another forward later."""
     SHADOWED = "SHADOWED"
     """Another mapping won."""
+    WRONG_REVISION = "WRONG_REVISION"
+    """Loaded from another repository or commit than the pin stands for."""
     BASELINE_NOT_PYTORCH = "BASELINE_NOT_PYTORCH"
     """The PyTorch arm itself ran an installed package."""
     DEPENDS = "DEPENDS"

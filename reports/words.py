@@ -36,6 +36,7 @@ REASONS: dict[Reason, str] = {
     Reason.NOT_CALLED: "The kernel was bound, but the model never called it.",
     Reason.REBOUND: "The kernel was bound at load, and another forward was in its place later.",
     Reason.SHADOWED: "Another mapping took precedence over the one asked for.",
+    Reason.WRONG_REVISION: "The kernel was loaded from another repository or commit than its pin stands for.",
     Reason.BASELINE_NOT_PYTORCH: "The PyTorch arm itself ran an installed package, so there is no PyTorch to compare.",
     Reason.DEPENDS: "A property that this one rests on did not pass.",
     Reason.NOT_REGISTERED: "The model registers no layer or function of this name in the installed Transformers.",

@@ -13,7 +13,7 @@ from typing import Any
 from cases.attention import attention
 from cases.plan import called
 from reports.record import Engagement, Outcome, Reason
-from suite import features, ledger, passes
+from suite import features, ledger, passes, pins
 from suite.arms import Site
 from suite.finding import Finding
 from suite.loading import kernel_mode
@@ -66,7 +66,7 @@ def engage(subject: Subject) -> Finding:
         exercise(subject)
     entries = _layer_entries(subject, arms.sites, calls)
     entries += _attention_entry(subject, attention_calls)
-    finding = _judge(subject, entries)
+    finding = _judge(subject, pins.checked(entries))
     missing = features.dropped(asked, features.functions()) if attention(subject.case.attention).hub else []
     if missing and finding.outcome is Outcome.PASS:
         text = f"{subject.attention_implementation}: {'; '.join(missing)}"
