@@ -21,7 +21,7 @@ from typing import Any
 import msgspec
 
 from reports import store, waivers
-from reports.controls import controls
+from reports.controls import controls, without_controls
 from reports.record import Environment, LoadedKernel, Outcome, Record, encode
 from suite import hub
 from suite.device import BACKENDS, DeviceInfo, probe_in_subprocess
@@ -161,7 +161,8 @@ def _folder(options: Options, info: DeviceInfo) -> tuple[Path, frozenset[tuple[s
             )
         again = {(r.case, r.property.value) for r in run.records if r.outcome in _AGAIN}
         # One phase of a check that was interrupted is not the check.
-        return folder, frozenset((r.case, r.property.value) for r in run.records) - again
+        # Controls are the session's own: a resumed session makes new ones, and no plan counts them.
+        return folder, frozenset((r.case, r.property.value) for r in without_controls(run.records)) - again
     name = f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{info.device}"
     folder = (options.out or Path("runs") / name).resolve()
     if (folder / store.RESULTS).exists():
