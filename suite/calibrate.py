@@ -150,7 +150,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m suite.calibrate", description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--device", default="auto", help="as for pytest suite (default: auto)")
     parser.add_argument("--runs", type=_positive, default=60, help="A/A runs; slowdowns get two thirds (default: 60)")
-    parser.add_argument("--budget", type=float, default=5.0, help="seconds per verdict after warm-up (default: 5)")
+    parser.add_argument("--budget", type=float, default=10.0, help="seconds per verdict after warm-up (default: 10)")
     parser.add_argument("--threads", type=_positive, default=None, help="threads of torch (default: as a run has)")
     parser.add_argument("--json", action="store_true", help="print JSON instead of the table")
     parser.add_argument("--quiet", action="store_true", help="no progress on stderr")
@@ -172,6 +172,7 @@ def _calibrate_device(chosen: argparse.Namespace) -> tuple[Calibration, str]:
     from suite.device import BACKENDS, ProbeError, probe
     from suite.session import threads
     from suite.speed import clock_of
+    from suite.stopping import SIGN_OFF_LOOKS, Stopping
     from suite.throttling import Throttling
 
     try:
@@ -183,7 +184,9 @@ def _calibrate_device(chosen: argparse.Namespace) -> tuple[Calibration, str]:
     throttling = Throttling(backend.clock_mhz)
 
     def make(seed: int) -> Sampler:
-        return Sampler(clock_of(backend), chosen.budget, seed, throttling=throttling)
+        # As with --tier full, which has the time to look once more.
+        stopping = Stopping(SIGN_OFF_LOOKS)
+        return Sampler(clock_of(backend), chosen.budget, seed, stopping=stopping, throttling=throttling)
 
     def said(text: str) -> None:
         if not chosen.quiet:

@@ -18,6 +18,7 @@ from suite.loading import Loader
 from suite.options import Options
 from suite.recorder import Recorder
 from suite.speed import Timing
+from suite.stopping import SIGN_OFF_LOOKS, Stopping
 from suite.subject import Shelf
 from suite.throttling import Throttling
 
@@ -47,7 +48,11 @@ def make_timing(options: Options, facts: dict[str, Any], shelf: Shelf) -> Timing
     """How this process measures time."""
     backend = shelf.loader.backend
     return Timing(
-        options.budget, backend, enabled=bool(facts.get("timing", True)), throttling=Throttling(backend.clock_mhz)
+        options.budget,
+        backend,
+        enabled=bool(facts.get("timing", True)),
+        throttling=Throttling(backend.clock_mhz),
+        stopping=Stopping(SIGN_OFF_LOOKS) if options.selection.tier is Tier.FULL else Stopping(),
     )
 
 

@@ -21,6 +21,7 @@ from suite.device import Backend
 from suite.finding import Finding, Measure
 from suite.model_checks import ArmError
 from suite.sampling import Arm, Clock, Measurement, Sampler
+from suite.stopping import Stopping
 from suite.subject import Subject
 from suite.throttling import Throttling
 from suite.work import Work, calls_seen, works
@@ -42,6 +43,7 @@ class Timing:
     """False with ``--benchmark-disable``: every arm runs once, and nothing is timed."""
     control: Control = field(default_factory=Control)
     throttling: Throttling = field(default_factory=Throttling)
+    stopping: Stopping = field(default_factory=Stopping)
 
     def sampler(self, subject: Subject, phase: Phase) -> Sampler:
         """The procedure for one phase; which arm is first follows from the id of the case."""
@@ -50,6 +52,7 @@ class Timing:
             self.budget / len(phases(subject)),
             seed=zlib.crc32(f"{subject.case.id} {phase}".encode()),
             throttling=self.throttling,
+            stopping=self.stopping,
         )
 
 
