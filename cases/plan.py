@@ -189,11 +189,11 @@ def properties(case: Case) -> tuple[Property, ...]:
     """The properties checked of a case, in the order of checking."""
     model = MODELS[case.model]
     chosen = [Property.LOAD, Property.ENGAGE]
-    if not case.mode.compiles and (case.mapping != "pytorch" or attention(case.attention).hub):
-        # A kernel is probed by itself; what torch.compile makes of it is its own property. At real widths, where a
-        # probe costs seconds, all kernels are probed together.
-        if not model.timing or case.mapping in ("bundled", USER):
-            chosen.append(Property.PROBE)
+    # At real widths, where a probe costs seconds, all kernels are probed together.
+    affordable = not model.timing or case.mapping in ("bundled", USER)
+    if affordable and not case.mode.compiles and (case.mapping != "pytorch" or attention(case.attention).hub):
+        # A kernel is probed by itself; what torch.compile makes of it is its own property.
+        chosen.append(Property.PROBE)
     chosen.append(Property.FORWARD)
     if case.mode.trains:
         chosen.append(Property.GRADIENT)

@@ -18,6 +18,6 @@ def test_a_report_of_many_records(benchmark: BenchmarkFixture, tmp_path: Path, n
     def report() -> str:
         return render_html(read_run(tmp_path))
 
-    document = benchmark.pedantic(report, rounds=3 if number <= 10_000 else 1)  # type: ignore[no-untyped-call]
+    document = benchmark.pedantic(report, rounds=3 if number <= 10_000 else 1)
     benchmark.extra_info["bytes"] = len(document)
     assert len(document) < 60 * 2**20
