@@ -17,7 +17,7 @@ from cases.plan import USER, Selection, called, offered
 
 __all__ = ["LIMIT", "choose", "eligible", "of_selection"]
 
-LIMIT = {Tier.SMOKE: 2, Tier.CORE: 6, Tier.FULL: 24}
+LIMIT = {Tier.SMOKE: 1, Tier.CORE: 6, Tier.FULL: 24}
 """Cases compiled beside those of the compile modes. Three to five seconds each: a tenth of a tier's time."""
 
 SCANS = frozenset({"selective_scan_fn", "mamba_chunk_scan_combined", "chunk_gated_delta_rule", "chunk_kda"})

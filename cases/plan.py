@@ -128,11 +128,15 @@ def _validity(selection: Selection) -> Callable[[Row], bool]:
     kernels = frozenset(name for name, _ in selection.kernels)
     # A training step of a real width takes seconds on a CPU: it is timed at night, or when asked for.
     widths_train = selection.tier is Tier.FULL or bool(selection.modes)
+    # One kernel alone at real widths takes as long as all together, which is what most users have.
+    widths_alone = selection.tier is Tier.FULL or bool(selection.mappings)
 
     @cache
     def valid(model: str, dtype: DType, mode: Mode, name: str, mapping: str) -> bool:
         record = MODELS[model]
         if record.timing and mode.trains and not widths_train:
+            return False
+        if record.timing and mapping.startswith("only-") and not widths_alone:
             return False
         return exists(record, dtype, mode, name, mapping, kernels)
 
