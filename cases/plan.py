@@ -130,6 +130,7 @@ def _validity(selection: Selection) -> Callable[[Row], bool]:
     widths_train = selection.tier is Tier.FULL or bool(selection.modes)
     # One kernel alone at real widths takes as long as all together, which is what most users have.
     widths_alone = selection.tier is Tier.FULL or bool(selection.mappings)
+    chosen = bool(selection.models or selection.mappings or selection.attentions or selection.kernels)
 
     @cache
     def valid(model: str, dtype: DType, mode: Mode, name: str, mapping: str) -> bool:
@@ -137,6 +138,9 @@ def _validity(selection: Selection) -> Callable[[Row], bool]:
         if record.timing and mode.trains and not widths_train:
             return False
         if record.timing and mapping.startswith("only-") and not widths_alone:
+            return False
+        if record.timing and selection.tier is Tier.SMOKE and not chosen and (mapping, name) != ("default", "sdpa"):
+            # Smoke asks whether it runs, in half a minute: real widths as a user gets them without choosing anything.
             return False
         return exists(record, dtype, mode, name, mapping, kernels)
 
