@@ -82,12 +82,11 @@ class Backend:
 
         Unknown driver versions and memory sizes are given as ``"unknown"`` and 0.
         """
-        import torch
-
         if self.device is Device.CPU:
             memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else 0
-            capability = torch.backends.cpu.get_cpu_capability()
-            return DeviceInfo(self.device, f"{_processor()} ({capability})", 1, platform.release(), memory)
+            return DeviceInfo(self.device, _processor(), 1, platform.release(), memory)
+        import torch
+
         module = self.module
         properties: Any = module.get_device_properties(0) if hasattr(module, "get_device_properties") else None
         name = str(module.get_device_name(0)) if hasattr(module, "get_device_name") else self.torch_type
@@ -267,6 +266,9 @@ def probe_in_subprocess(text: str, root: Path) -> DeviceInfo:
     Raises:
         ProbeError: as ``probe``, or the probe died or did not answer.
     """
+    if parse_device(text)[0] is Device.CPU:
+        # Always there, and described without torch: no reason to wait for an import.
+        return BACKENDS[Device.CPU].info()
     command = [sys.executable, "-m", "suite.device", text]
     try:
         done = subprocess.run(command, cwd=root, capture_output=True, text=True, timeout=PROBE_SECONDS, check=False)

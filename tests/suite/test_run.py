@@ -67,7 +67,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[subprocess.CompletedP
     """One small run with everything in it: layer kernels, an attention kernel, training, a real width."""
     folder = tmp_path_factory.mktemp("run") / "out"
     done = suite(
-        *("--device", "cpu", "--hub", "embedded", "--out", str(folder), "--budget", "0.05"),
+        *("--device", "cpu", "--hub", "embedded", "--out", str(folder), "--tier", "smoke", "--budget", "0.05"),
         *("--case", "llama-tiny/f32/training/bundled/bundled"),
         *("--case", "qwen3-tiny/bf16/inference/sdpa/only-RMSNorm"),
         *("--case", "llama-tiny/f32/inference/sdpa/default"),
@@ -209,7 +209,7 @@ def test_a_local_kernel_is_tested_by_its_path(tmp_path: Path) -> None:
     case = "llama-tiny/f32/inference/sdpa/user"
     kernel = f"RMSNorm={repository}:Norm"
     words = ["--device", "cpu", "--hub", "embedded", "--kernel", kernel, "--case", case, "--out", str(out)]
-    done = suite(*words, "-n", "0", "--budget", "0.05")
+    done = suite(*words, "-n", "0", "--tier", "smoke", "-k", "load or engage or forward")
     assert done.returncode == 0, done.stdout[-3000:]
     (entry,) = records(out)[case, Property.FORWARD].evidence
     assert entry.resolved == f"{repository}:Norm (torch-cpu)"
