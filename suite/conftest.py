@@ -6,27 +6,20 @@ so that a kernel that dies or hangs costs one check and not the run; ``-n 0`` st
 
 import os
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-import reports
 from cases import compiled, plan, repositories
 from cases.axes import Device, Property
-from cases.case import Case
-from cases.statements import PREFIX, STATEMENTS
-from reports import store
-from reports.waivers import judge_run
 from suite import benchmarks
 from suite import session as sessions
 from suite.device import BACKENDS, ProbeError
 from suite.options import OptionError, read
-from suite.outcomes import lost_worker, parse_item
-from suite.progress import Progress
-from suite.recorder import Recorder
+from suite.outcomes import parse_item
+from suite.watcher import Watcher
 
 if TYPE_CHECKING:
     from suite.bench import Bench
@@ -54,8 +47,6 @@ class State:
         self.switches = benchmarks.Switches(only=False, skip=False, timing=True)
         self.worker: dict[str, Any] | None = getattr(config, "workerinput", None)
         self.session: sessions.Session | None = None
-        self.progress: Progress | None = None
-        self.started: dict[str, float] = {}
         self.facts: dict[str, Any] = sessions.facts_for_listing()
         self.done: frozenset[tuple[str, str]] = frozenset()
 
@@ -107,7 +98,8 @@ def pytest_configure(config: pytest.Config) -> None:
             state.facts["timing"] = switches.timing
             feed = benchmarks.Feed(config, state.session.folder, state.options, state.facts)
             config.pluginmanager.register(feed, "kernel-suite-benchmarks")
-            config.pluginmanager.register(_Watcher(config, state), "kernel-suite-watcher")
+            watcher = Watcher(state.session, state.options, float(option.timeout))
+            config.pluginmanager.register(watcher, "kernel-suite-watcher")
     except (OptionError, ProbeError) as error:
         raise pytest.UsageError(str(error)) from None
 
@@ -222,96 +214,3 @@ def pytest_report_teststatus(report: pytest.TestReport) -> tuple[str, str, str] 
     if report.when == "call" or not report.passed:
         return report.outcome, "", report.outcome.upper()
     return None
-
-
-class _Watcher:
-    """Hooks of the controller alone: progress, lost workers, the end."""
-
-    def __init__(self, config: pytest.Config, state: State) -> None:
-        self._config, self._state = config, state
-
-    def pytest_runtest_logstart(self, nodeid: str) -> None:
-        """A worker begins a check."""
-        self._state.started[nodeid] = time.monotonic()
-        if self._state.progress:
-            self._state.progress.started(_short(nodeid))
-
-    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """A check ended."""
-        if self._state.progress and (report.when == "call" or (report.when == "setup" and not report.passed)):
-            self._state.progress.finished(_short(report.nodeid), report.outcome)
-
-    @pytest.hookimpl(optionalhook=True)
-    def pytest_xdist_node_collection_finished(self, ids: list[str]) -> None:
-        """A worker knows what it is going to check; all workers know the same."""
-        self._planned(len(ids))
-
-    def pytest_collection_finish(self, session: pytest.Session) -> None:
-        """The same with ``-n 0``."""
-        if session.items:
-            self._planned(len(session.items))
-
-    def _planned(self, number: int) -> None:
-        if self._state.progress is None and self._state.session is not None:
-            self._state.session.plan(number)
-            self._state.progress = Progress(number)
-
-    @pytest.hookimpl(optionalhook=True)
-    def pytest_handlecrashitem(self, crashitem: str, report: pytest.TestReport) -> None:
-        """Record what a dead worker could not."""
-        session = self._state.session
-        parsed = parse_item(crashitem)
-        if session is None or parsed is None:
-            return
-        seconds = time.monotonic() - self._state.started.get(crashitem, time.monotonic())
-        finding = lost_worker(seconds, float(self._config.option.timeout))
-        options = self._state.options
-        recorder = Recorder(session.folder, options.rerun, options.waivers, session.device.device)
-        case, checked = parsed
-        record = recorder.write(
-            case,
-            checked,
-            finding,
-            requirements=_cited(case, checked),
-            seconds=seconds,
-        )
-        report.longrepr = f"{case} {checked}: {record.outcome}: {record.message}\n  again: {record.repro}"
-
-    @pytest.hookimpl(trylast=True)
-    def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """Close the run; a run that pytest likes and the report does not is red all the same."""
-        opened = self._state.session
-        if opened is None:
-            return
-        if self._state.progress:
-            self._state.progress.close()
-        opened.close(int(session.exitstatus))
-        self.text = reports.render_all(opened.folder)
-        if session.exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED and self._state.done:
-            # Resumed with nothing left to do.
-            session.exitstatus = pytest.ExitCode.OK
-        run = store.read_run(opened.folder)
-        if session.exitstatus == pytest.ExitCode.OK and judge_run(run).fails:
-            session.exitstatus = pytest.ExitCode.TESTS_FAILED
-
-    def pytest_terminal_summary(self, terminalreporter: Any) -> None:
-        """The short table, and where the long one is."""
-        terminalreporter.write_line("")
-        terminalreporter.write_line(getattr(self, "text", ""))
-
-
-def _cited(case: str, checked: Property) -> tuple[str, ...]:
-    """The requirements of a check whose worker died."""
-    if checked is Property.STATEMENT:
-        statement = STATEMENTS.get(case.removeprefix(PREFIX))
-        return statement.requirements if statement else ()
-    try:
-        return plan.requirements(Case.from_id(case), checked)
-    except ValueError:
-        # About a repository, not about a case.
-        return ()
-
-
-def _short(nodeid: str) -> str:
-    parsed = parse_item(nodeid)
-    return f"{parsed[1]} {parsed[0]}" if parsed else nodeid.rpartition("::")[2]

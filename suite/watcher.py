@@ -1,0 +1,114 @@
+"""Hooks of the pytest controller while a run goes on: progress, workers that are lost, and the end of the run."""
+
+import time
+from typing import Any
+
+import pytest
+
+import reports
+from cases import plan
+from cases.axes import Property
+from cases.case import Case
+from cases.statements import PREFIX, STATEMENTS
+from reports import store
+from reports.waivers import judge_run
+from suite.options import Options
+from suite.outcomes import lost_worker, parse_item
+from suite.progress import Progress
+from suite.recorder import Recorder
+from suite.session import Session
+
+__all__ = ["Watcher"]
+
+
+class Watcher:
+    """Hooks of the controller alone: progress, lost workers, the end."""
+
+    def __init__(self, session: Session, options: Options, timeout: float) -> None:
+        self._session, self._options, self._timeout = session, options, timeout
+        self._progress: Progress | None = None
+        self._started: dict[str, float] = {}
+        self._text = ""
+
+    def pytest_runtest_logstart(self, nodeid: str) -> None:
+        """A worker begins a check."""
+        self._started[nodeid] = time.monotonic()
+        if self._progress:
+            self._progress.started(_short(nodeid))
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """A check ended."""
+        if self._progress and (report.when == "call" or (report.when == "setup" and not report.passed)):
+            self._progress.finished(_short(report.nodeid), report.outcome)
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_xdist_node_collection_finished(self, ids: list[str]) -> None:
+        """A worker knows what it is going to check; all workers know the same."""
+        self._planned(len(ids))
+
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        """The same with ``-n 0``."""
+        if session.items:
+            self._planned(len(session.items))
+
+    def _planned(self, number: int) -> None:
+        if self._progress is None:
+            self._session.plan(number)
+            self._progress = Progress(number)
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_handlecrashitem(self, crashitem: str, report: pytest.TestReport) -> None:
+        """Record what a dead worker could not."""
+        parsed = parse_item(crashitem)
+        if parsed is None:
+            return
+        seconds = time.monotonic() - self._started.get(crashitem, time.monotonic())
+        finding = lost_worker(seconds, self._timeout)
+        options, session = self._options, self._session
+        recorder = Recorder(session.folder, options.rerun, options.waivers, session.device.device)
+        case, checked = parsed
+        record = recorder.write(
+            case,
+            checked,
+            finding,
+            requirements=_cited(case, checked),
+            seconds=seconds,
+        )
+        report.longrepr = f"{case} {checked}: {record.outcome}: {record.message}\n  again: {record.repro}"
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """Close the run; a run that pytest likes and the report does not is red all the same."""
+        opened = self._session
+        if self._progress:
+            self._progress.close()
+        opened.close(int(session.exitstatus))
+        self._text = reports.render_all(opened.folder)
+        if session.exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED and opened.done:
+            # Resumed with nothing left to do.
+            session.exitstatus = pytest.ExitCode.OK
+        run = store.read_run(opened.folder)
+        if session.exitstatus == pytest.ExitCode.OK and judge_run(run).fails:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def pytest_terminal_summary(self, terminalreporter: Any) -> None:
+        """The short table, and where the long one is."""
+        terminalreporter.write_line("")
+        terminalreporter.write_line(self._text)
+
+
+def _cited(case: str, checked: Property) -> tuple[str, ...]:
+    """The requirements of a check whose worker died."""
+    if checked is Property.STATEMENT:
+        statement = STATEMENTS.get(case.removeprefix(PREFIX))
+        return statement.requirements if statement else ()
+    try:
+        return plan.requirements(Case.from_id(case), checked)
+    except ValueError:
+        # About a repository, not about a case.
+        return ()
+
+
+def _short(nodeid: str) -> str:
+    parsed = parse_item(nodeid)
+    return f"{parsed[1]} {parsed[0]}" if parsed else nodeid.rpartition("::")[2]
