@@ -218,6 +218,8 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True):
     tier: Short
     planned: int
     """Number of (case, property) pairs in the plan: fewer records than this means an unfinished run."""
+    choices: Text = ""
+    """What of the command line chose the plan; a run is resumed with the same only."""
     shims: tuple[Short, ...] = ()
     kernels: tuple[LoadedKernel, ...] = ()
     quarantined: Text = ""

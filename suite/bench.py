@@ -7,6 +7,7 @@ failure took the former worker with it.
 
 import gc
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from time import perf_counter
 
@@ -18,7 +19,7 @@ from cases.plan import properties, requirements
 from cases.repositories import RepositoryInUse
 from cases.statements import Statement
 from reports.record import Engagement, Outcome, Reason, Record, Speed
-from reports.verdict import severity
+from reports.verdict import FAILING, severity
 from suite import checks, compiling, engagement, model_checks, probes, speed, state
 from suite.finding import Finding
 from suite.memory import ran_out
@@ -220,6 +221,9 @@ class Bench:
             return None
         loaded = engagement.load(subject, embedded=self._embedded)
         again = self._engage(subject) if loaded.outcome is Outcome.PASS else loaded
+        if again.outcome in FAILING:
+            # Nobody else records this failure, where only some of the properties are checked.
+            return replace(again, message=f"engage is {again.outcome}: {again.message}")
         if again.outcome is not Outcome.PASS:
             return _depends(Property.ENGAGE, again.outcome, again.message, checked)
         self._evidence = again.evidence

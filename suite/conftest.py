@@ -91,7 +91,7 @@ def pytest_configure(config: pytest.Config) -> None:
             state.facts = state.worker["facts"]
             state.done = frozenset((case, checked) for case, checked in state.worker["done"])
             _mask_device(state)
-        elif not option.collectonly:
+        elif not _lists(option):
             workers = option.numprocesses if isinstance(option.numprocesses, int) else os.cpu_count() or 1
             state.session = sessions.open_session(state.options, max(1, workers))
             state.facts, state.done = state.session.facts, state.session.done
@@ -102,6 +102,11 @@ def pytest_configure(config: pytest.Config) -> None:
             config.pluginmanager.register(watcher, "kernel-suite-watcher")
     except (OptionError, ProbeError) as error:
         raise pytest.UsageError(str(error)) from None
+
+
+def _lists(option: Any) -> bool:
+    """Whether pytest was asked to show something and to run nothing."""
+    return any(getattr(option, name, False) for name in ("collectonly", "help", "version", "markers", "showfixtures"))
 
 
 def _mask_device(state: State) -> None:

@@ -5,6 +5,7 @@ for by name, or that the default mapping promises for this device and mode, and 
 that nobody promised is NOT_RUN with the library's own reason.
 """
 
+import re
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
@@ -27,6 +28,10 @@ NOT_PROMISED = frozenset(
 """With the default mapping these mean that there is no promise for this device and mode."""
 
 
+UNSUPPORTED = re.compile(r"does not support (backward|torch\.compile)")
+"""What kernels says where a layer's own flags exclude the mode it is asked for in."""
+
+
 def load(subject: Subject, *, embedded: bool) -> Finding:
     """Load the model by the route of its case."""
     try:
@@ -35,6 +40,11 @@ def load(subject: Subject, *, embedded: bool) -> Finding:
         reason, message = _refusal(error)
         if embedded and subject.case.mapping == "default" and reason in (Reason.CANNOT_LOAD, Reason.UNTRUSTED):
             return Finding(Outcome.NOT_RUN, Reason.NO_HUB, f"{message} The embedded Hub has only bundled kernels.")
+        if UNSUPPORTED.search(message):
+            # Kernels refuses a layer that says of itself that it has no backward pass, or cannot be compiled.
+            return Finding(
+                Outcome.NOT_SUPPORTED, Reason.NO_COMPATIBLE_MODE, f"declared by the kernel itself: {message}"
+            )
         return Finding(Outcome.FAIL, reason, message)
     return Finding(Outcome.PASS, message=f"loaded by {loaded.route}", measures={"route": loaded.route})
 

@@ -64,6 +64,8 @@ class Options:
     waivers: tuple[Waiver, ...]
     """Known faults of the stack: the suite's own, or those of ``--waivers``."""
     strict: bool
+    choices: str
+    """What of the command line chose the plan and the kernels, as text that can be compared."""
     rerun: str
     """The command that runs a part of this run again, up to ``--case``."""
 
@@ -154,6 +156,7 @@ def read(namespace: argparse.Namespace) -> Options:
         resume=None if namespace.resume is None else _existing_run(Path(namespace.resume)),
         waivers=_waivers([Path(text) for text in namespace.waivers] or [SHIPPED]),
         strict=bool(namespace.strict),
+        choices=_choices(namespace),
         rerun=_rerun(namespace),
     )
 
@@ -264,6 +267,12 @@ def _existing_run(path: Path) -> Path:
     if not (path / "results.jsonl").is_file():
         raise OptionError(f"--resume {path}: no results.jsonl there; give the folder of an earlier run")
     return path
+
+
+def _choices(namespace: argparse.Namespace) -> str:
+    """The options that decide what is planned and what it runs with; the device is compared by itself."""
+    names = ("tier", "model", "dtype", "mode", "attention", "mapping", "kernel", "kernels", "trust", "case", "shard")
+    return " ".join(f"{name}={getattr(namespace, name)!r}" for name in names)
 
 
 def _rerun(namespace: argparse.Namespace) -> str:

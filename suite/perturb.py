@@ -27,6 +27,10 @@ MANY = 1024
 """Rows of which the mean error is taken: it is known within some percent then."""
 MANY_ELEMENTS = 2**17
 """Where rows are wide fewer will do, down to a quarter: each is a mean over its own elements already."""
+FAR = 5003
+"""Rows beyond a usual limit of a grid or a tile table (1024, 2048, 4096), and no multiple of anything."""
+FAR_ELEMENTS = 2**20
+"""Not where rows are so wide that this takes longer than everything else together."""
 COUNTS = (1, 3, 127, 129)
 """Numbers of rows that no block of a kernel divides, on both sides of a usual block."""
 FEW_COUNTS = (1, 3, 65)
@@ -229,6 +233,8 @@ def recipes(captured: Captured, axes: Axes, *, by_row: bool, sized: bool) -> Ite
         width = prod(size for axis, size in enumerate(main.shape) if not axes.is_axis(axes.main[0], axis))
         rows = min(MANY, max(MANY // 4, MANY_ELEMENTS // width))
         yield Recipe(f"{rows} rows", _fresh(resized(call, axes, 8, rows // 8), axes), many=True)
+        if FAR * width <= FAR_ELEMENTS:
+            yield Recipe(f"{FAR} rows", _fresh(resized(call, axes, *rows_of(axes, FAR)), axes))
     for count in COUNTS if by_row or not sized else FEW_COUNTS:
         words = f"{count} row{'s' if count > 1 else ''}"
         yield Recipe(words, resized(call, axes, *rows_of(axes, count)))

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from cases.axes import DType
+from cases.inputs import SEED
 from suite.agreement import Complaint, agree, row_errors
 from suite.capture import Call
 from suite.numerics import LIMITS, torch_dtype
@@ -243,6 +244,47 @@ def repeated_gradient(layer: Layer, base: Base) -> Iterator[Complaint]:
         yield Complaint(complaint.what, text, complaint.figure, complaint.limit)
 
 
+def not_a_number(layer: Layer, base: Base) -> Iterator[Complaint]:
+    """What is not a number stays so: a kernel that makes a number of it hides that a model has gone wrong."""
+
+    def poisoned(path: str, leaf: Any) -> Any:
+        if path not in base.axes.main:
+            return leaf
+        leaf = leaf.clone()
+        leaf[(0,) * (leaf.dim() - 1)] = float("nan")
+        return leaf
+
+    call = base.call.replaced(poisoned)
+    try:
+        own = _pytorch(layer, base, call, frozenset())
+    except Exception:  # PyTorch itself refuses such input, so nothing is asked of the kernel
+        return
+    its = _kernel(layer, base, call, frozenset())
+    for name, value in its.tensors().items():
+        # The row that was spoilt: what a layer makes of its neighbours depends on the order of its sums.
+        row = (0,) * (value.dim() - 1)
+        if value.is_floating_point() and bool(own.tensors()[name][row].isnan().all()):
+            hidden = int((~value[row].isnan()).sum())
+            if hidden:
+                text = f"{name} of a row of NaN has {hidden} elements that are numbers; PyTorch's are all NaN"
+                yield Complaint("not a number", text, float(hidden), 0.0)
+
+
+def chance(layer: Layer, base: Base) -> Iterator[Complaint]:
+    """The random numbers drawn after a call are those that would have been drawn without it, where PyTorch's are."""
+    with torch.random.fork_rng(devices=()):
+        # A state of our own: a kernel that seeds has left its own behind by now, and would change nothing any more.
+        torch.manual_seed(SEED)
+        before = torch.get_rng_state()
+        _pytorch(layer, base, base.call, frozenset())
+        if not torch.equal(before, torch.get_rng_state()):
+            return
+        _kernel(layer, base, base.call, frozenset())
+        if not torch.equal(before, torch.get_rng_state()):
+            text = "changes the state of torch's random generator, which PyTorch leaves alone"
+            yield Complaint("chance", text, 1.0, 0.0)
+
+
 RELATIONS: tuple[Relation, ...] = (
     without_gradients,
     repeats,
@@ -253,5 +295,7 @@ RELATIONS: tuple[Relation, ...] = (
     accumulates,
     fresh_numbers,
     repeated_gradient,
+    not_a_number,
+    chance,
 )
 """All relations, each asked of the call as captured."""

@@ -134,6 +134,7 @@ def open_session(options: Options, workers: int) -> Session:
         threads=per_worker,
         hub=endpoint,
         tier=options.selection.tier,
+        choices=options.choices,
         planned=0,
     )
     session = Session(folder, info, environment, facts, done, resources)
@@ -154,6 +155,12 @@ def _folder(options: Options, info: DeviceInfo) -> tuple[Path, frozenset[tuple[s
             run = store.read_run(folder)
         except store.RunError as error:
             raise OptionError(f"--resume: {error}") from None
+        made = run.environment
+        if made is not None and made.choices and made.choices != options.choices:
+            raise OptionError(
+                f"--resume {options.resume}: that run was started with other choices, and a folder holds one plan. Its "
+                f"command was: {made.command}. Give the same options, with --resume in the place of --out"
+            )
         if run.environment is not None and run.environment.device != info.device:
             raise OptionError(
                 f"--resume {options.resume}: that run was made on {run.environment.device}, this one is for "

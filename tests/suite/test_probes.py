@@ -88,6 +88,9 @@ FAULTS = [
     ("", "f32", "inference", "WeightKept", "changed in place since an earlier call"),
     ("", "f32", "inference", "NeighboursSeen", "when the other rows grow"),
     ("", "f32", "inference", "ContiguousAssumed", "views: "),
+    ("", "f32", "inference", "GridTooSmall", "5003 rows"),
+    ("", "f32", "inference", "NanHidden", "of a row of NaN"),
+    ("", "f32", "inference", "Seeds", "random generator"),
 ]
 """Fault, dtype, mode, layer, and what the message has to say about the mechanism that found it."""
 

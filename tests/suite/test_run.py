@@ -62,17 +62,20 @@ class Norm(torch.nn.Module):
 """
 
 
+CHOICES = (
+    *("--tier", "smoke", "--budget", "0.05"),
+    *("--case", "llama-tiny/f32/training/bundled/bundled"),
+    *("--case", "qwen3-tiny/bf16/inference/sdpa/only-RMSNorm"),
+    *("--case", "llama-tiny/f32/inference/sdpa/default"),
+    *("--case", "llama-tiny/f32/inference/sdpa/pytorch"),
+)
+
+
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[subprocess.CompletedProcess[str], Path]:
     """One small run with everything in it: layer kernels, an attention kernel, training, a real width."""
     folder = tmp_path_factory.mktemp("run") / "out"
-    done = suite(
-        *("--device", "cpu", "--hub", "embedded", "--out", str(folder), "--tier", "smoke", "--budget", "0.05"),
-        *("--case", "llama-tiny/f32/training/bundled/bundled"),
-        *("--case", "qwen3-tiny/bf16/inference/sdpa/only-RMSNorm"),
-        *("--case", "llama-tiny/f32/inference/sdpa/default"),
-        *("--case", "llama-tiny/f32/inference/sdpa/pytorch"),
-    )
+    done = suite("--device", "cpu", "--hub", "embedded", "--out", str(folder), *CHOICES)
     return done, folder
 
 
@@ -169,18 +172,46 @@ def test_every_record_has_the_command_that_runs_it_again(run: Run) -> None:
 def test_a_run_is_resumed_without_repeating_what_is_recorded(run: Run) -> None:
     """Fault: a resumed night that starts from the beginning."""
     before = set(records(run[1]))
-    done = suite(
-        "--device",
-        "cpu",
-        "--hub",
-        "embedded",
-        "--resume",
-        str(run[1]),
-        "--case",
-        "llama-tiny/f32/inference/sdpa/pytorch",
-    )
-    assert done.returncode in (0, 5), done.stdout[-2000:]
+    done = suite("--device", "cpu", "--hub", "embedded", "--resume", str(run[1]), *CHOICES)
+    assert done.returncode == 0, done.stdout[-2000:]
     assert {key for key in records(run[1]) if not key[0].startswith("control/")} <= before
+
+
+def test_a_run_is_not_resumed_with_other_choices(run: Run) -> None:
+    """Fault: two plans in one folder, of which the second is green and the first was never finished."""
+    before = (run[1] / "results.jsonl").read_bytes()
+    done = suite("--device", "cpu", "--hub", "embedded", "--resume", str(run[1]))
+    assert done.returncode == 4
+    assert "other choices" in done.stderr
+    assert "--case llama-tiny/f32/training/bundled/bundled" in done.stderr
+    assert (run[1] / "results.jsonl").read_bytes() == before
+
+
+def test_help_leaves_nothing_behind(tmp_path: Path) -> None:
+    """Fault: an empty run for every look at the options."""
+    command = [sys.executable, "-m", "pytest", str(ROOT / "suite"), "--rootdir", str(ROOT), "--help"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=100, check=False)
+    assert done.returncode == 0
+    assert "--tier" in done.stdout
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_kernel_for_inference_only_is_not_supported_in_training_and_no_failure(tmp_path: Path) -> None:
+    """Fault: an honest flag punished; or a check alone that is green although what it rests on failed."""
+    source = NORM.replace("has_backward = True", "has_backward = False")
+    repository = kernel_repository(tmp_path / "inference-only", "torch-cpu", source, "cpu")
+    case = "llama-tiny/f32/training/sdpa/user"
+    common = ["--device", "cpu", "--hub", "embedded", "-n", "0", "--case", case]
+    suite(*common, "--kernel", f"RMSNorm={repository}:Norm", "--out", str(tmp_path / "a"), "-k", "load or forward")
+    found = records(tmp_path / "a")
+    assert (found[case, Property.LOAD].outcome, found[case, Property.LOAD].reason) == (
+        Outcome.NOT_SUPPORTED,
+        Reason.NO_COMPATIBLE_MODE,
+    )
+    assert found[case, Property.FORWARD].outcome is Outcome.NOT_RUN
+    done = suite(*common, "--kernel", f"RMSNorm={repository}:Nope", "--out", str(tmp_path / "b"), "-k", "forward")
+    assert done.returncode == 1
+    assert records(tmp_path / "b")[case, Property.FORWARD].outcome is Outcome.FAIL
 
 
 def test_a_kernel_without_a_build_for_this_device_is_a_fallback_and_has_no_speed(tmp_path: Path) -> None:
