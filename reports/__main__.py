@@ -29,7 +29,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.waivers:
             run = _under(run, read_waivers(options.waivers))
         if options.command == "html":
-            write_text(options.output or options.run / "report.html", render_html(run))
+            target: Path = options.output or options.run / "report.html"
+            if not target.parent.is_dir():
+                raise RunError(f"-o {target}: there is no folder {target.parent}; make it first, or choose another file")
+            write_text(target, render_html(run))
         elif options.command == "config":
             _print(configuration(run))
         elif options.command == "requirements":

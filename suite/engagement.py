@@ -40,6 +40,8 @@ def load(subject: Subject, *, embedded: bool) -> Finding:
         reason, message = _refusal(error)
         if embedded and subject.case.mapping == "default" and reason in (Reason.CANNOT_LOAD, Reason.UNTRUSTED):
             return Finding(Outcome.NOT_RUN, Reason.NO_HUB, f"{message} The embedded Hub has only bundled kernels.")
+        if embedded and "RepositoryNotFoundError" in message:
+            message = f"the embedded Hub has only bundled kernels (try --hub online): {message}"
         if UNSUPPORTED.search(message):
             # Kernels refuses a layer that says of itself that it has no backward pass, or cannot be compiled.
             return Finding(

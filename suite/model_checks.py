@@ -99,7 +99,7 @@ def judge(compared: Mapping[str, Comparison], what: str, extra: Mapping[str, Mea
     return Finding(
         Outcome.FAIL,
         Reason.TOLERANCE,
-        f"{what} on {recipe} inputs: {problem} (limit {worst.limit:g} ×); worst at {worst.worst}, relative error "
+        f"{what} on {recipe} inputs: {problem} (limit {worst.limit:g} ×); at {worst.worst}, relative error "
         f"{worst.error_kernel:.2e} against {worst.error_pytorch:.2e} of PyTorch in that dtype, both against float64"
         f"{others}{f'; right on {_listed(right)}' if right else ''}",
         measures=measures,

@@ -63,15 +63,16 @@ LIMITS: dict[str, Limit] = {
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Errors of kernel and PyTorch against float64: worst and median row, relative to the row's own size."""
+    """Errors of kernel and PyTorch against float64, relative to the row's own size, of the row that decides."""
 
     error_kernel: float
     error_pytorch: float
+    """PyTorch's own, or the floor where that is larger: ``error_kernel`` over this is ``ratio``."""
     ratio: float
     """The larger of the worst-row and the median-row ratio e_ker / max(e_ref, floor)."""
     limit: float
     worst: str
-    """Which row is worst with the kernel."""
+    """Which row decides: the kernel's worst by name, or the median row."""
     finite: bool
     """False when the kernel gives NaN or infinity where float64 does not."""
 
@@ -132,12 +133,17 @@ def _judge(
     kernel, pytorch = kernel.nan_to_num(nan=float("inf")), pytorch.nan_to_num(nan=float("inf"))
     worst = float(kernel.max()) / max(float(pytorch.max()), floor)
     median = float(kernel.median()) / max(float(pytorch.median()), floor)
+    if median > worst and finite:
+        # The figures are those that decide, or a reader divides two numbers and gets a third.
+        own, reference, where = kernel.median(), pytorch.median(), "the median row"
+    else:
+        own, reference, where = kernel.max(), pytorch.max(), name(int(kernel.argmax()))
     return Comparison(
-        error_kernel=float(kernel.max()),
-        error_pytorch=float(pytorch.max()),
+        error_kernel=float(own),
+        error_pytorch=max(float(reference), floor),
         ratio=max(worst, median),
         limit=limit.factor,
-        worst=name(int(kernel.argmax())),
+        worst=where,
         finite=finite,
     )
 

@@ -202,6 +202,10 @@ def parse_kernel(text: str) -> tuple[str, KernelReference]:
         if not Path(repository).is_dir():
             raise OptionError(f"--kernel {text!r}: there is no folder {repository}; {form}")
         return layer, KernelReference(repository, name, version=None)
+    if Path(repository).is_dir():
+        raise OptionError(
+            f"--kernel {text!r}: {repository} is a folder; write its absolute path, {Path(repository).resolve()}"
+        )
     repository, _, pin = repository.partition("@")
     _repository(f"--kernel {text!r}:", repository)
     if not pin:

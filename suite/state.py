@@ -168,8 +168,7 @@ class _Course:
             self._blame(
                 after,
                 Reason.TOLERANCE,
-                f"{what} are off: {found.ratio:.3g} × PyTorch's own error (limit {found.limit:g} ×), worst at "
-                f"{found.worst}",
+                f"{what} are off: {found.ratio:.3g} × PyTorch's own error (limit {found.limit:g} ×), at {found.worst}",
             )
 
 

@@ -44,6 +44,7 @@ def namespace(**given: Any) -> argparse.Namespace:
         ({"kernel": ["RMSNorm"]}, "LAYER=ORG/REPO"),
         ({"kernel": ["RMSNorm=/no/such/folder:X"]}, "no folder /no/such/folder"),
         ({"kernel": ["NoSuchLayer=org/repo:X"]}, "RMSNorm"),
+        ({"kernel": ["RMSNorm=cases/kernels:X"]}, "absolute path, /"),
         ({"kernel": ["RMSNorm=org/a:X", "RMSNorm=org/b:X"]}, "given twice"),
         ({"kernel": ["RMSNorm=org/a:X"], "mapping": ["default"]}, "give one of them"),
         ({"kernels": "/no/such/file.toml"}, "[kernels]"),
