@@ -31,7 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.command == "html":
             target: Path = options.output or options.run / "report.html"
             if not target.parent.is_dir():
-                raise RunError(f"-o {target}: there is no folder {target.parent}; make it first, or choose another file")
+                raise RunError(f"-o {target}: there is no folder {target.parent}; make it, or choose another file")
             write_text(target, render_html(run))
         elif options.command == "config":
             _print(configuration(run))
