@@ -6,15 +6,21 @@ from pathlib import Path
 from reports.html import render_html
 from reports.store import read_run
 from reports.summary import markdown_summary, text_summary
+from reports.waivers import judge_run
 
-__all__ = ["HTML", "MARKDOWN", "render_all", "write_text"]
+__all__ = ["HTML", "MARKDOWN", "conclude", "render_all", "write_text"]
 
 HTML = "report.html"
 MARKDOWN = "report.md"
 
 
 def render_all(run_folder: Path) -> str:
-    """Write both reports into the folder of a run and return the summary for the terminal.
+    """Write both reports into the folder of a run and return the summary for the terminal; raises as ``conclude``."""
+    return conclude(run_folder)[0]
+
+
+def conclude(run_folder: Path) -> tuple[str, bool]:
+    """``render_all``, and whether the verdict fails the run: one reading of the results for both.
 
     Raises:
         RunError: there is no readable run in the folder.
@@ -23,7 +29,7 @@ def render_all(run_folder: Path) -> str:
     run = read_run(run_folder)
     write_text(run_folder / HTML, render_html(run))
     write_text(run_folder / MARKDOWN, markdown_summary(run))
-    return f"{text_summary(run)}\nReport: {run_folder / HTML}\n"
+    return f"{text_summary(run)}\nReport: {run_folder / HTML}\n", judge_run(run).fails
 
 
 def write_text(path: Path, text: str) -> None:

@@ -156,28 +156,30 @@ def fallback_reason(
     return Reason.REJECTED, f"{type(refusal).__name__}: {refusal}"
 
 
+def _counted(calls: Counter[str], name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function, adding one under ``name`` for each call."""
+
+    @functools.wraps(function)
+    def counted(*args: Any, **kwargs: Any) -> Any:
+        calls[name] += 1
+        return function(*args, **kwargs)
+
+    return counted
+
+
 @contextmanager
 def count_calls(sites: list[Site]) -> Iterator[Counter[str]]:
     """Count calls of the forwards bound at ``sites``, by registered name, PyTorch's left out."""
     calls: Counter[str] = Counter()
-    before = [(site, site.module.__dict__.get("forward")) for site in sites if site.has_kernel()]
-
-    def counting(name: str, forward: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(forward)
-        def counted(*args: Any, **kwargs: Any) -> Any:
-            calls[name] += 1
-            return forward(*args, **kwargs)
-
-        return counted
-
+    # A kernel is bound on the instance, so what stands there is what has to stand there again.
+    before = [(site, site.forward()) for site in sites if site.has_kernel()]
     for site, forward in before:
-        site.module.__dict__["forward"] = counting(site.name, forward or site.forward())
+        site.module.__dict__["forward"] = _counted(calls, site.name, forward)
     try:
         yield calls
     finally:
         for site, forward in before:
-            if forward is not None:
-                site.module.__dict__["forward"] = forward
+            site.module.__dict__["forward"] = forward
 
 
 _FLASH_FUNCTIONS = ("_flash_fn", "_flash_varlen_fn", "_flash_with_kvcache_fn")
@@ -188,26 +190,17 @@ def count_attention(implementation: str | None) -> Iterator[Counter[str]]:
     """Count calls of the attention function by its own name: the flash functions in use, or torch's SDPA."""
     calls: Counter[str] = Counter()
 
-    def counting(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(function)
-        def counted(*args: Any, **kwargs: Any) -> Any:
-            calls[name] += 1
-            return function(*args, **kwargs)
-
-        return counted
-
     with ExitStack() as stack:
         if implementation == "sdpa":
             real = torch.nn.functional.scaled_dot_product_attention
-            stack.enter_context(
-                mock.patch.object(torch.nn.functional, "scaled_dot_product_attention", counting("sdpa", real))
-            )
+            counted = _counted(calls, "sdpa", real)
+            stack.enter_context(mock.patch.object(torch.nn.functional, "scaled_dot_product_attention", counted))
         elif implementation is not None:
             for attribute in _FLASH_FUNCTIONS:
                 function = getattr(flash, attribute, None)
                 if function is not None:
                     name = getattr(function, "__name__", attribute)
-                    stack.enter_context(mock.patch.object(flash, attribute, counting(name, function)))
+                    stack.enter_context(mock.patch.object(flash, attribute, _counted(calls, name, function)))
         yield calls
 
 

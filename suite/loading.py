@@ -107,7 +107,7 @@ class Loader:
                 kernelize(model, mode=kernel_mode(case.mode))
             return Loaded(model, "kernelize(mode=…)", promised, by_device)
         shims = accept_device(self.backend.device.value)
-        local = any(_is_local(reference) for reference in promised.values())
+        local = any(reference.is_local for reference in promised.values())
         config = transformers.KernelConfig(
             {name: self._entry(reference) for name, reference in promised.items()},
             use_local_kernel=local,
@@ -142,7 +142,7 @@ class Loader:
         return replace(reference, repository=str(folder), version=None)
 
     def _repository(self, reference: KernelReference) -> Any:
-        if _is_local(reference):
+        if reference.is_local:
             return kernels.LocalLayerRepository(Path(reference.repository), layer_name=reference.layer)
         return kernels.LayerRepository(
             reference.repository,
@@ -155,7 +155,7 @@ class Loader:
     def _entry(self, reference: KernelReference) -> Any:
         """A kernel in the notation of KernelConfig."""
         text = f"{reference.repository}:{reference.layer}"
-        if _is_local(reference):
+        if reference.is_local:
             return text
         pin = (
             {"revision": reference.revision} if reference.revision is not None else {"version": reference.version or 1}
@@ -170,7 +170,3 @@ def accept_device(device: str) -> tuple[str, ...]:
     if device not in kernel_config_module.KERNELS_SUPPORTED_DEVICE_TYPES:
         kernel_config_module.KERNELS_SUPPORTED_DEVICE_TYPES.append(device)
     return (f"{SHIM}-{device}",)
-
-
-def _is_local(reference: KernelReference) -> bool:
-    return reference.repository.startswith("/")

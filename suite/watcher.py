@@ -5,13 +5,10 @@ from typing import Any
 
 import pytest
 
-import reports
 from cases import plan
 from cases.axes import Property
 from cases.case import Case
 from cases.statements import PREFIX, STATEMENTS
-from reports import store
-from reports.waivers import judge_run
 from suite.options import Options
 from suite.outcomes import lost_worker, parse_item
 from suite.progress import Progress
@@ -83,12 +80,14 @@ class Watcher:
         if self._progress:
             self._progress.close()
         opened.close(int(session.exitstatus))
-        self._text = reports.render_all(opened.folder)
+        # Imported here: only the end of a run has to wait for the chart library.
+        from reports.finish import conclude
+
+        self._text, fails = conclude(opened.folder)
         if session.exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED and opened.done:
             # Resumed with nothing left to do.
             session.exitstatus = pytest.ExitCode.OK
-        run = store.read_run(opened.folder)
-        if session.exitstatus == pytest.ExitCode.OK and judge_run(run).fails:
+        if session.exitstatus == pytest.ExitCode.OK and fails:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
