@@ -1,26 +1,20 @@
 """Repeats in a fresh process what was measured as SLOWER, before it is reported.
 
 Where code and memory happen to lie, and what a process did before, can make one arm slower all along, and no interval
-sees it. So a slower kernel must be slower in two processes. The first part here runs in the controller, imports no
-torch, and rewrites the records; ``python -m suite.confirm`` is the fresh process, one for all cases, since importing
-costs more than measuring.
+sees it. So a slower kernel must be slower in two processes (``suite.fresh``). Runs in the controller, imports no torch,
+and rewrites the records.
 """
 
-import json
-import pickle
-import subprocess
-import sys
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from cases.axes import Phase, Property, Tier
-from cases.case import Case
+from cases.axes import Property, Tier
 from reports import store
 from reports.record import Record, Speed
+from suite import fresh
 from suite.options import Options
 
 __all__ = ["SECONDS", "awaiting", "confirm", "judged"]
@@ -30,8 +24,6 @@ SECONDS = {Tier.SMOKE: 15.0, Tier.CORE: 60.0, Tier.FULL: 1800.0}
 
 AWAITS = "not yet repeated in a fresh process"
 """In ``unmet`` of a SLOWER that awaits its confirmation."""
-MARK = "confirmed: "
-"""Begins a line of the child that is meant for the parent; kernels print what they like."""
 
 
 def awaiting(records: Sequence[Record]) -> list[Record]:
@@ -47,11 +39,11 @@ def awaiting(records: Sequence[Record]) -> list[Record]:
 
 def confirm(folder: Path, options: Options, facts: dict[str, Any]) -> int:
     """Repeat the claims of a run and rewrite their records; returns how many could not be repeated in time."""
-    claims = {(record.case, record.phase): record for record in awaiting(store.read_run(folder).records)}
+    claims = {fresh.Target.of(record): record for record in awaiting(store.read_run(folder).records)}
     if not claims:
         return 0
     limit = SECONDS[options.selection.tier]
-    for target, answer in _answers(folder, options, facts, list(claims), limit):
+    for target, answer in fresh.ask(folder, options, facts, list(claims), limit):
         store.append(folder / store.RESULTS, judged(claims.pop(target), answer))
     for record in claims.values():
         store.append(folder / store.RESULTS, judged(record, {"error": f"not repeated within {limit:g} s for all"}))
@@ -77,63 +69,3 @@ def judged(record: Record, answer: dict[str, Any]) -> Record:
         message=message,
         measures={**record.measures, **again, "unmet": "" if slower else unmet},
     )
-
-
-def _answers(
-    folder: Path, options: Options, facts: dict[str, Any], targets: list[tuple[str, Phase | None]], limit: float
-) -> Iterator[tuple[tuple[str, Phase | None], dict[str, Any]]]:
-    """What the fresh process says of each target, until it ends or is ended."""
-    deadline = time.monotonic() + limit
-    root = Path(__file__).resolve().parent.parent
-    job = pickle.dumps((options, facts, targets, limit))
-    log = folder / "logs" / "confirm.log"
-    with log.open("a", encoding="utf-8") as errors:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "suite.confirm"],
-            cwd=root,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=errors,
-        )
-        try:
-            # The child watches the time between cases; ending it is for one that hangs in a kernel.
-            output, _ = process.communicate(job, timeout=max(1.0, deadline - time.monotonic()) + 30)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            output, _ = process.communicate()
-    for line in output.decode("utf-8", "replace").splitlines():
-        _, mark, text = line.partition(MARK)
-        if mark:
-            answer = json.loads(text)
-            yield (answer.pop("case"), Phase(answer.pop("phase"))), answer
-
-
-def main() -> None:
-    """The fresh process: measure each target and print what came out, a line each."""
-    from suite.setup import make_shelf, make_timing
-    from suite.speed import speed
-    from suite.subject import Subject
-
-    options, facts, targets, limit = pickle.loads(sys.stdin.buffer.read())
-    start = time.monotonic()
-    shelf = make_shelf(options, facts)
-    timing = make_timing(options, facts, shelf)
-    subject: Subject | None = None
-    for case, phase in targets:
-        if time.monotonic() - start > limit:
-            break
-        if subject is None or subject.case.id != case:
-            if subject is not None:
-                subject.close()
-            subject = Subject(Case.from_id(case), shelf)
-        try:
-            found = speed(subject, phase, timing)
-            answer: dict[str, Any] = dict(found.measures) if "ratio" in found.measures else {"error": found.message}
-        except Exception as error:  # the parent records what it was
-            answer = {"error": f"{type(error).__name__}: {error}"[:1000]}
-        kept = {name: answer[name] for name in ("ratio", "low", "high", "claimed", "error") if name in answer}
-        print(f"\n{MARK}{json.dumps({'case': case, 'phase': phase, **kept})}", flush=True)
-
-
-if __name__ == "__main__":
-    main()

@@ -1,0 +1,113 @@
+"""Checks made once more in a fresh process, one for the whole run at its end, since importing costs more than checking.
+
+Where code and memory happen to lie, what a process did before, and what it drew at its start stay the same for all
+repeats in one process, so no number of them shows what comes of these. The first part here runs in the controller and
+imports no torch; ``python -m suite.fresh`` is the fresh process. The job goes in by standard input, and answers come
+back as lines of JSON.
+"""
+
+import json
+import pickle
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from cases.axes import Phase, Property
+from cases.case import Case
+from reports.record import Record
+from suite.options import Options
+
+if TYPE_CHECKING:
+    from suite.speed import Timing
+    from suite.subject import Subject
+
+__all__ = ["Target", "ask"]
+
+MARK = "fresh process: "
+"""Begins a line of the child that is meant for the parent; kernels print what they like."""
+GRACE = 30.0
+"""Seconds after its limit until the child is ended: it watches the time itself, between two checks, and this is for
+one that hangs in a kernel."""
+
+
+class Target(NamedTuple):
+    """Which check is made again: what identifies its record in a run."""
+
+    case: str
+    property: Property
+    phase: Phase | None = None
+
+    @classmethod
+    def of(cls, record: Record) -> "Target":
+        """The check that a record is of."""
+        return cls(record.case, record.property, record.phase)
+
+
+def ask(
+    folder: Path, options: Options, facts: dict[str, Any], targets: Sequence[Target], limit: float
+) -> Iterator[tuple[Target, dict[str, Any]]]:
+    """What the fresh process finds for each target it reaches within ``limit`` seconds.
+
+    An answer holds figures, or ``error`` in words. The process's own errors go to ``logs/fresh.log`` of the run.
+    """
+    root = Path(__file__).resolve().parent.parent
+    job = pickle.dumps((options, facts, list(targets), limit))
+    with (folder / "logs" / "fresh.log").open("a", encoding="utf-8") as errors:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "suite.fresh"],
+            cwd=root,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+        )
+        try:
+            output, _ = process.communicate(job, timeout=limit + GRACE)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            output, _ = process.communicate()
+    for line in output.decode("utf-8", "replace").splitlines():
+        _, mark, text = line.partition(MARK)
+        if mark:
+            number, answer = json.loads(text)
+            yield targets[number], answer
+
+
+def main() -> None:
+    """The fresh process: make each check and print what came out, a line each."""
+    from suite.setup import make_shelf, make_timing
+    from suite.subject import Subject
+
+    options, facts, targets, limit = pickle.loads(sys.stdin.buffer.read())
+    start = time.monotonic()
+    shelf = make_shelf(options, facts)
+    timing = make_timing(options, facts, shelf)
+    subject: Subject | None = None
+    for number, target in enumerate(targets):
+        if time.monotonic() - start > limit:
+            break
+        if subject is None or subject.case.id != target.case:
+            if subject is not None:
+                subject.close()
+            subject = Subject(Case.from_id(target.case), shelf)
+        try:
+            answer = _check(subject, target, timing)
+        except Exception as error:  # the parent records what it was
+            answer = {"error": f"{type(error).__name__}: {error}"[:1000]}
+        print(f"\n{MARK}{json.dumps([number, answer])}", flush=True)
+
+
+def _check(subject: "Subject", target: Target, timing: "Timing") -> dict[str, Any]:
+    from suite.speed import speed
+
+    assert target.phase is not None
+    found = speed(subject, target.phase, timing)
+    if "ratio" not in found.measures:
+        return {"error": found.message}
+    return {name: found.measures[name] for name in ("ratio", "low", "high", "claimed")}
+
+
+if __name__ == "__main__":
+    main()
