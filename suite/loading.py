@@ -14,7 +14,6 @@ from typing import Any
 import kernels
 import transformers
 from transformers.integrations.hub_kernels import kernelize
-from transformers.utils import kernel_config as kernel_config_module
 
 from cases.attention import attention
 from cases.axes import Mode
@@ -24,15 +23,9 @@ from cases.models import MODELS
 from cases.plan import offered
 from suite.device import Backend
 from suite.numerics import torch_dtype
+from suite.shim import accept_device
 
-__all__ = ["SHIM", "Loaded", "Loader", "accept_device", "kernel_mode"]
-
-SHIM = "kernel-config-accepts"
-"""KernelConfig refuses the device type cpu, although kernels supports it. With this recorded shim the CPU runs the
-very code that accelerators run; one case tests the behaviour without it."""
-
-_ACCEPTED = tuple(kernel_config_module.KERNELS_SUPPORTED_DEVICE_TYPES)
-"""What the library accepts of its own, before any shim."""
+__all__ = ["Loaded", "Loader", "kernel_mode"]
 
 _MODES = {
     Mode.INFERENCE: kernels.Mode.INFERENCE,
@@ -161,12 +154,3 @@ class Loader:
             {"revision": reference.revision} if reference.revision is not None else {"version": reference.version or 1}
         )
         return (text, {**pin, "trust_remote_code": reference.repository in self.trusted})
-
-
-def accept_device(device: str) -> tuple[str, ...]:
-    """Make KernelConfig accept a device type; the shims that this took, by name."""
-    if device in _ACCEPTED:
-        return ()
-    if device not in kernel_config_module.KERNELS_SUPPORTED_DEVICE_TYPES:
-        kernel_config_module.KERNELS_SUPPORTED_DEVICE_TYPES.append(device)
-    return (f"{SHIM}-{device}",)

@@ -12,7 +12,7 @@ from reports.record import Reason
 from suite import hub, ledger
 from suite.arms import sites
 from suite.documented.ground import DisprovedError, Ground
-from suite.loading import accept_device
+from suite.shim import accept_device
 
 __all__ = ["Stack"]
 
