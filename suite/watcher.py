@@ -9,6 +9,8 @@ from cases import plan
 from cases.axes import Property
 from cases.case import Case
 from cases.statements import PREFIX, STATEMENTS
+from reports.record import Outcome, Reason, Record
+from suite.finding import Finding
 from suite.options import Options
 from suite.outcomes import lost_worker, parse_item
 from suite.progress import Progress
@@ -37,6 +39,12 @@ class Watcher:
         """A check ended."""
         if self._progress and (report.when == "call" or (report.when == "setup" and not report.passed)):
             self._progress.finished(_short(report.nodeid), report.outcome)
+        if report.when == "setup" and report.failed:
+            # The worker could not even begin: a library that cannot be imported, a bench that cannot be made.
+            crash = getattr(report.longrepr, "reprcrash", None)
+            said = crash.message if crash else report.longreprtext or "no text"
+            text = f"a fault of the suite, not of the kernel: the worker could not begin: {said} (more in logs/)"
+            self._record(report.nodeid, Finding(Outcome.HARNESS_ERROR, Reason.EXCEPTION, text))
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_node_collection_finished(self, ids: list[str]) -> None:
@@ -56,22 +64,22 @@ class Watcher:
     @pytest.hookimpl(optionalhook=True)
     def pytest_handlecrashitem(self, crashitem: str, report: pytest.TestReport) -> None:
         """Record what a dead worker could not."""
-        parsed = parse_item(crashitem)
-        if parsed is None:
-            return
         seconds = time.monotonic() - self._started.get(crashitem, time.monotonic())
-        finding = lost_worker(seconds, self._timeout)
+        record = self._record(crashitem, lost_worker(seconds, self._timeout), seconds)
+        if record is not None:
+            report.longrepr = (
+                f"{record.case} {record.property}: {record.outcome}: {record.message}\n  again: {record.repro}"
+            )
+
+    def _record(self, nodeid: str, finding: Finding, seconds: float = 0.0) -> Record | None:
+        """Record a check in the place of its worker; None for an item that is no check."""
+        parsed = parse_item(nodeid)
+        if parsed is None:
+            return None
+        case, checked = parsed
         options, session = self._options, self._session
         recorder = Recorder(session.folder, options.rerun, options.waivers, session.device.device)
-        case, checked = parsed
-        record = recorder.write(
-            case,
-            checked,
-            finding,
-            requirements=_cited(case, checked),
-            seconds=seconds,
-        )
-        report.longrepr = f"{case} {checked}: {record.outcome}: {record.message}\n  again: {record.repro}"
+        return recorder.write(case, checked, finding, requirements=_cited(case, checked), seconds=seconds)
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:

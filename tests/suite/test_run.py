@@ -247,6 +247,26 @@ def test_a_local_kernel_is_tested_by_its_path(tmp_path: Path) -> None:
     assert entry.calls > 0
 
 
+def test_a_worker_that_cannot_begin_leaves_a_record_of_each_check_and_the_cause(tmp_path: Path) -> None:
+    """Fault: a library of another release breaks the suite at import, and the report says UNKNOWN without a word."""
+    (tmp_path / "sitecustomize.py").write_text(
+        "import sys\n\nsys.modules['transformers'] = None  # importing it raises ModuleNotFoundError\n",
+        encoding="utf-8",
+    )
+    out = tmp_path / "out"
+    done = suite(
+        *("--device", "cpu", "--hub", "embedded", "--out", str(out)),
+        *("--case", "llama-tiny/f32/inference/sdpa/bundled"),
+        environment={"PYTHONPATH": str(tmp_path)},
+    )
+    records = read_run(out).records
+    assert done.returncode == 1
+    assert {record.outcome for record in records} == {Outcome.HARNESS_ERROR}
+    assert all("transformers" in record.message for record in records)
+    assert "HARNESS_ERROR" in done.stdout
+    assert "transformers" in done.stdout
+
+
 def test_a_device_that_is_not_there_is_refused_in_one_line() -> None:
     """Fault: a run on the CPU under the name of another device, or a traceback."""
     done = suite("--device", "xpu")
