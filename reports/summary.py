@@ -3,18 +3,18 @@ length, whatever the run holds, and the full record stays in ``results.jsonl``.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 from tabulate import tabulate
 
 from cases.axes import Property
 from cases.statements import PREFIX
 from reports import chart, qualification, views
-from reports.clean import code_span, markdown, one_line
+from reports.clean import markdown, one_line
 from reports.evidence import Ledger
 from reports.record import Outcome, Record
 from reports.store import Run
+from reports.style import MARKDOWN, TERMINAL, Style, more
 from reports.verdict import FAILING, Verdict, severity
 from reports.waivers import Waiver, judge_run, usage_of
 from reports.words import DASH, REASONS, TIMES
@@ -33,32 +33,10 @@ COMMAND = 400
 """Characters of a command that are shown: a command that was cut cannot be run, so this is generous."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Style:
-    """How the same content is written: ``text``, ``code`` and ``cell`` (code in a table) make a string safe, and
-    ``table`` is a format of tabulate."""
-
-    text: Callable[[str, int], str]
-    code: Callable[[str, int], str]
-    cell: Callable[[str, int], str]
-    heading: Callable[[str], str]
-    table: str
-    bullet: str
-    line_end: str
-
-
-def _code_cell(text: str, limit: int) -> str:
-    return code_span(text, limit).replace("|", "\\|")
-
-
-_TERMINAL = _Style(one_line, one_line, one_line, lambda title: f"{title}:", "simple", "  ", "")
-_MARKDOWN = _Style(markdown, code_span, _code_cell, lambda title: f"### {title}\n", "pipe", "- ", "<br>")
-
-
 def text_summary(run: Run) -> str:
     """The summary for the terminal."""
     verdict = judge_run(run)
-    return "\n\n".join([_first_line(run, verdict), *_sections(run, verdict, _TERMINAL)]) + "\n"
+    return "\n\n".join([_first_line(run, verdict), *_sections(run, verdict, TERMINAL)]) + "\n"
 
 
 def markdown_summary(run: Run) -> str:
@@ -66,7 +44,7 @@ def markdown_summary(run: Run) -> str:
     verdict = judge_run(run)
     # The name of the device is in the line, and may hold signs that would be read as markup.
     title = f"## {markdown(_first_line(run, verdict), 600)}"
-    return "\n\n".join([title, *_sections(run, verdict, _MARKDOWN)]) + "\n"
+    return "\n\n".join([title, *_sections(run, verdict, MARKDOWN)]) + "\n"
 
 
 def _first_line(run: Run, verdict: Verdict) -> str:
@@ -82,7 +60,7 @@ def _first_line(run: Run, verdict: Verdict) -> str:
     )
 
 
-def _sections(run: Run, verdict: Verdict, style: _Style) -> list[str]:
+def _sections(run: Run, verdict: Verdict, style: Style) -> list[str]:
     machine = [style.text(sentence, 500) for sentence in verdict.controls.sentences]
     parts = [
         "\n".join(
@@ -99,7 +77,7 @@ def _sections(run: Run, verdict: Verdict, style: _Style) -> list[str]:
     return [part for part in parts if part]
 
 
-def _outcome_table(records: Sequence[Record], style: _Style) -> str:
+def _outcome_table(records: Sequence[Record], style: Style) -> str:
     counts: defaultdict[Property, Counter[Outcome]] = defaultdict(Counter)
     for record in records:
         counts[record.property][record.outcome] += 1
@@ -114,7 +92,7 @@ def _outcome_table(records: Sequence[Record], style: _Style) -> str:
     return tabulate(rows, headers=headers, tablefmt=style.table, colalign=align)
 
 
-def _waivers(run: Run, style: _Style) -> str:
+def _waivers(run: Run, style: Style) -> str:
     """What became of the waivers: those that hide a failure, and those that somebody has to look at."""
     found = usage_of(run)
 
@@ -133,7 +111,7 @@ def _waivers(run: Run, style: _Style) -> str:
     return "\n".join([style.heading("Waivers"), *said]) if said else ""
 
 
-def _warnings(run: Run, verdict: Verdict, style: _Style) -> str:
+def _warnings(run: Run, verdict: Verdict, style: Style) -> str:
     lines = []
     if run.broken_count:
         lines.append(
@@ -144,18 +122,18 @@ def _warnings(run: Run, verdict: Verdict, style: _Style) -> str:
         lines += [
             f"{style.bullet}line {line.number}: {style.text(line.problem, 160)}" for line in run.broken[:WARNINGS]
         ]
-        lines += _more(run.broken_count - min(WARNINGS, len(run.broken)), style)
+        lines += more(run.broken_count - min(WARNINGS, len(run.broken)), style)
     if verdict.violations:
         lines.append(style.heading(f"{len(verdict.violations):,} passes without proof"))
         lines += [
             f"{style.bullet}{_check(found.record, style)}: {style.text(found.problem, 160)}"
             for found in verdict.violations[:WARNINGS]
         ]
-        lines += _more(len(verdict.violations) - WARNINGS, style)
+        lines += more(len(verdict.violations) - WARNINGS, style)
     return "\n".join(lines)
 
 
-def _failures(run: Run, style: _Style) -> str:
+def _failures(run: Run, style: Style) -> str:
     found = views.failures(run.records, FAILURES)
     if not found.items:
         return ""
@@ -171,23 +149,23 @@ def _failures(run: Run, style: _Style) -> str:
         if record.repro:
             parts.append(f"    {style.code(record.repro, COMMAND)}")
         lines.append(f"{style.line_end}\n".join(parts))
-    lines += _more(found.left_out, style)
+    lines += more(found.left_out, style)
     return "\n".join(lines)
 
 
-def _statements(run: Run, style: _Style) -> str:
+def _statements(run: Run, style: Style) -> str:
     """Every statement that fails, by name: the list of failures above is cut, and these are few."""
     failing = [r for r in run.records if r.property is Property.STATEMENT and r.outcome in FAILING]
     if len(failing) <= FAILURES:
         return ""
     names = ", ".join(style.text(record.case.removeprefix(PREFIX), 60) for record in failing[:STATEMENTS])
-    more = _more(len(failing) - STATEMENTS, style)
+    left = more(len(failing) - STATEMENTS, style)
     return "\n".join(
-        [style.heading(f"{len(failing):,} documented statements that fail"), f"{style.bullet}{names}", *more]
+        [style.heading(f"{len(failing):,} documented statements that fail"), f"{style.bullet}{names}", *left]
     )
 
 
-def _fallbacks(run: Run, style: _Style) -> str:
+def _fallbacks(run: Run, style: Style) -> str:
     """Registered names where PyTorch ran though a kernel was promised or known."""
     found = [line for line in views.ledger_lines(Ledger(run.records)).items if line.state in ("fallback", "partly")]
     if not found:
@@ -205,10 +183,10 @@ def _fallbacks(run: Run, style: _Style) -> str:
     ]
     headers = ["PyTorch ran for", "asked for", "reason", "bound", "calls", "cases"]
     table = tabulate(rows, headers=headers, tablefmt=style.table, disable_numparse=True)
-    return "\n".join([table, *_more(len(found) - FAILURES, style)])
+    return "\n".join([table, *more(len(found) - FAILURES, style)])
 
 
-def _speeds(verdict: Verdict, style: _Style) -> str:
+def _speeds(verdict: Verdict, style: Style) -> str:
     rows = chart.speed_rows(verdict.speedups.measured)
     parts = []
     if rows:
@@ -235,10 +213,6 @@ def _speeds(verdict: Verdict, style: _Style) -> str:
     return "\n\n".join(parts)
 
 
-def _check(record: Record, style: _Style) -> str:
+def _check(record: Record, style: Style) -> str:
     phase = f" {record.phase}" if record.phase else ""
     return style.code(f"{record.case} {record.property}{phase}", 160)
-
-
-def _more(number: int, style: _Style) -> list[str]:
-    return [f"{style.bullet}… and {number:,} more"] if number > 0 else []
