@@ -39,13 +39,14 @@ def awaiting(records: Sequence[Record]) -> list[Record]:
 
 def confirm(folder: Path, options: Options, facts: dict[str, Any]) -> int:
     """Repeat the claims of a run and rewrite their records; returns how many could not be repeated in time."""
-    claims = {fresh.Target.of(record): record for record in awaiting(store.read_run(folder).records)}
+    claims = awaiting(store.read_run(folder).records)
     if not claims:
         return 0
     limit = SECONDS[options.selection.tier]
-    for target, answer in fresh.ask(folder, options, facts, list(claims), limit):
-        store.append(folder / store.RESULTS, judged(claims.pop(target), answer))
-    for record in claims.values():
+    for record, answer in fresh.ask(folder, options, facts, tuple(claims), limit):
+        claims.remove(record)
+        store.append(folder / store.RESULTS, judged(record, answer))
+    for record in claims:
         store.append(folder / store.RESULTS, judged(record, {"error": f"not repeated within {limit:g} s for all"}))
     return len(claims)
 

@@ -13,9 +13,8 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-from cases.axes import Phase, Property
 from cases.case import Case
 from reports.record import Record
 from suite.options import Options
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     from suite.speed import Timing
     from suite.subject import Subject
 
-__all__ = ["Target", "ask"]
+__all__ = ["ask"]
 
 MARK = "fresh process: "
 """Begins a line of the child that is meant for the parent; kernels print what they like."""
@@ -33,28 +32,15 @@ GRACE = 30.0
 one that hangs in a kernel."""
 
 
-class Target(NamedTuple):
-    """Which check is made again: what identifies its record in a run."""
-
-    case: str
-    property: Property
-    phase: Phase | None = None
-
-    @classmethod
-    def of(cls, record: Record) -> "Target":
-        """The check that a record is of."""
-        return cls(record.case, record.property, record.phase)
-
-
 def ask(
-    folder: Path, options: Options, facts: dict[str, Any], targets: Sequence[Target], limit: float
-) -> Iterator[tuple[Target, dict[str, Any]]]:
-    """What the fresh process finds for each target it reaches within ``limit`` seconds.
+    folder: Path, options: Options, facts: dict[str, Any], records: Sequence[Record], limit: float
+) -> Iterator[tuple[Record, dict[str, Any]]]:
+    """Make the checks of these records again: each that is reached within ``limit`` seconds, with its answer.
 
     An answer holds figures, or ``error`` in words. The process's own errors go to ``logs/fresh.log`` of the run.
     """
     root = Path(__file__).resolve().parent.parent
-    job = pickle.dumps((options, facts, list(targets), limit))
+    job = pickle.dumps((options, facts, list(records), limit))
     with (folder / "logs" / "fresh.log").open("a", encoding="utf-8") as errors:
         process = subprocess.Popen(
             [sys.executable, "-m", "suite.fresh"],
@@ -72,7 +58,7 @@ def ask(
         _, mark, text = line.partition(MARK)
         if mark:
             number, answer = json.loads(text)
-            yield targets[number], answer
+            yield records[number], answer
 
 
 def main() -> None:
@@ -80,30 +66,30 @@ def main() -> None:
     from suite.setup import make_shelf, make_timing
     from suite.subject import Subject
 
-    options, facts, targets, limit = pickle.loads(sys.stdin.buffer.read())
+    options, facts, records, limit = pickle.loads(sys.stdin.buffer.read())
     start = time.monotonic()
     shelf = make_shelf(options, facts)
     timing = make_timing(options, facts, shelf)
     subject: Subject | None = None
-    for number, target in enumerate(targets):
+    for number, record in enumerate(records):
         if time.monotonic() - start > limit:
             break
-        if subject is None or subject.case.id != target.case:
+        if subject is None or subject.case.id != record.case:
             if subject is not None:
                 subject.close()
-            subject = Subject(Case.from_id(target.case), shelf)
+            subject = Subject(Case.from_id(record.case), shelf)
         try:
-            answer = _check(subject, target, timing)
+            answer = _check(subject, record, timing)
         except Exception as error:  # the parent records what it was
             answer = {"error": f"{type(error).__name__}: {error}"[:1000]}
         print(f"\n{MARK}{json.dumps([number, answer])}", flush=True)
 
 
-def _check(subject: "Subject", target: Target, timing: "Timing") -> dict[str, Any]:
+def _check(subject: "Subject", record: Record, timing: "Timing") -> dict[str, Any]:
     from suite.speed import speed
 
-    assert target.phase is not None
-    found = speed(subject, target.phase, timing)
+    assert record.phase is not None
+    found = speed(subject, record.phase, timing)
     if "ratio" not in found.measures:
         return {"error": found.message}
     return {name: found.measures[name] for name in ("ratio", "low", "high", "claimed")}
