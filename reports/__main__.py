@@ -9,11 +9,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from reports.finish import write_text
 from reports.html import render_html
 from reports.never_slower import configuration
 from reports.requirements import requirements_text
-from reports.store import Run, RunError, read_run
+from reports.store import Run, RunError, read_run, write_whole
 from reports.summary import markdown_summary, text_summary
 from reports.waivers import InUse, Waiver, WaiverError, apply, judge_run
 from reports.waivers import read as read_waivers
@@ -32,7 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             target: Path = options.output or options.run / "report.html"
             if not target.parent.is_dir():
                 raise RunError(f"-o {target}: there is no folder {target.parent}; make it, or choose another file")
-            write_text(target, render_html(run))
+            write_whole(target, render_html(run))
         elif options.command == "config":
             _print(configuration(run))
         elif options.command == "requirements":

@@ -1,14 +1,13 @@
 """The end of a run: writes ``report.html`` and ``report.md`` beside the results and gives the text for the terminal."""
 
-import os
 from pathlib import Path
 
 from reports.html import render_html
-from reports.store import read_run
+from reports.store import read_run, write_whole
 from reports.summary import markdown_summary, text_summary
 from reports.waivers import judge_run
 
-__all__ = ["HTML", "MARKDOWN", "conclude", "render_all", "write_text"]
+__all__ = ["HTML", "MARKDOWN", "conclude", "render_all"]
 
 HTML = "report.html"
 MARKDOWN = "report.md"
@@ -27,16 +26,6 @@ def conclude(run_folder: Path) -> tuple[str, bool]:
         OSError: a report cannot be written.
     """
     run = read_run(run_folder)
-    write_text(run_folder / HTML, render_html(run))
-    write_text(run_folder / MARKDOWN, markdown_summary(run))
+    write_whole(run_folder / HTML, render_html(run))
+    write_whole(run_folder / MARKDOWN, markdown_summary(run))
     return f"{text_summary(run)}\nReport: {run_folder / HTML}\n", judge_run(run).fails
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write a file as a whole or not at all: no reader sees half a report, a failed write keeps the old one."""
-    partial = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        partial.write_text(text, encoding="utf-8", newline="\n")
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)

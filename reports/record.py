@@ -20,7 +20,9 @@ __all__ = [
     "Outcome",
     "Reason",
     "Record",
+    "Short",
     "Speed",
+    "Text",
     "decode_record",
     "encode",
 ]

@@ -16,7 +16,20 @@ import msgspec
 from cases.axes import Phase, Property
 from reports.record import SCHEMA, Environment, Record, decode_record, encode
 
-__all__ = ["ENVIRONMENT", "LOCK", "RESULTS", "BrokenLine", "Run", "RunError", "append", "latest", "read_run"]
+__all__ = [
+    "ENVIRONMENT",
+    "LOCK",
+    "MAX_DOCUMENT",
+    "RESULTS",
+    "BrokenLine",
+    "Run",
+    "RunError",
+    "append",
+    "latest",
+    "read_run",
+    "schema_of",
+    "write_whole",
+]
 
 RESULTS = "results.jsonl"
 ENVIRONMENT = "environment.json"
@@ -27,7 +40,7 @@ MAX_LINE = 2**20
 MAX_RESULTS = 2**31
 """Bytes of ``results.jsonl``: a million records of ordinary size."""
 MAX_DOCUMENT = 4 * 2**20
-"""Bytes of ``environment.json`` and ``kernels.lock.json``."""
+"""Bytes of ``environment.json``, ``kernels.lock.json`` and ``audit.json``."""
 MAX_BROKEN = 100
 """Broken lines that are kept with their reason; more are only counted."""
 
@@ -152,7 +165,7 @@ class _Lines:
         # RecursionError: a line of a hundred thousand brackets. UnicodeDecodeError is a ValueError.
         except (msgspec.MsgspecError, ValueError, RecursionError) as error:
             problem = str(error) or type(error).__name__
-            schema = _schema_of(line)
+            schema = schema_of(line)
             if schema > SCHEMA:
                 self.later = max(self.later, schema)
                 problem = f"schema {schema}, later than {SCHEMA}, which this version reads"
@@ -164,7 +177,7 @@ class _Lines:
             self.broken.append(BrokenLine(number, problem))
 
 
-def _schema_of(data: bytes) -> int:
+def schema_of(data: bytes) -> int:
     """The schema that a document claims, even where the rest of it is unreadable to this version."""
     try:
         return _only_schema.decode(data).schema
@@ -183,7 +196,7 @@ def _read_environment(path: Path) -> Environment | None:
         return None
     _check_size(path, MAX_DOCUMENT)
     data = path.read_bytes()
-    schema = _schema_of(data)
+    schema = schema_of(data)
     if schema > SCHEMA:
         raise RunError(
             f"{path}: written by a later version of the suite (schema {schema}; this one reads up to {SCHEMA}). "
@@ -206,6 +219,16 @@ def _read_lock(path: Path) -> Any:
         return msgspec.json.decode(path.read_bytes())
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         return {"unreadable": str(error)}
+
+
+def write_whole(path: Path, content: str | bytes) -> None:
+    """Write a file as a whole or not at all: no reader sees half of it, a failed write keeps the old one."""
+    partial = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        partial.write_bytes(content.encode() if isinstance(content, str) else content)
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
 
 
 def append(path: Path, record: Record) -> None:

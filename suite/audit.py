@@ -2,41 +2,75 @@
 
 Needs no device: the mapping is that of the installed Transformers, names are read from its sources, and what kernels
 would choose is forecast by its own order of modes. With a Hub that answers (``--hub``), pins are looked up as well:
-newer versions, builds for the device, and whether kernels that serve one name take the same parameters.
+newer versions, builds for the device, and whether kernels that serve one name take the same parameters. A run keeps the
+same as ``audit.json``, for all devices at once.
 """
 
 import argparse
-import json
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict
+from contextlib import suppress
+from importlib.metadata import version
+from pathlib import Path
 
+import msgspec
+from huggingface_hub.constants import ENDPOINT
 from tabulate import tabulate
 
 from cases.axes import Device
+from reports.audit import AUDIT, Audit, Forecast, Remark, read_audit
+from reports.store import RunError, write_whole
 from suite.audit_hub import hub_remarks
-from suite.forecast import Forecast, forecast
+from suite.forecast import forecast
 from suite.mapping import default_mapping
-from suite.mapping_audit import Remark, carried_names, remarks
+from suite.mapping_audit import carried_names, remarks
 
-__all__ = ["audit", "main"]
+__all__ = ["audit", "keep", "main"]
 
 
-def audit(device: Device, *, hub: bool) -> tuple[list[Remark], list[Forecast]]:
-    """All remarks, and the forecast for one device type.
-
-    Raises:
-        OSError: the Hub was to be asked, and does not answer.
-    """
+def audit(hub: str = "") -> Audit:
+    """The audit of the installed stack. ``hub`` is the address of a Hub to ask about pins; empty: none is asked."""
     from transformers.integrations import hub_kernels
 
     entries, carried = default_mapping(), carried_names()
-    lazy = getattr(hub_kernels, "_HUB_KERNEL_MAPPING", {})
-    found = remarks(entries, carried, lazy)
-    if hub:
-        found = sorted({*found, *hub_remarks(entries)})
-    # A remark about another device is no business of this one.
-    return [remark for remark in found if remark.device in ("", device)], forecast(entries, carried, device)
+    found = set(remarks(entries, carried, getattr(hub_kernels, "_HUB_KERNEL_MAPPING", {})))
+    problem = ""
+    try:
+        # One by one, so that what a Hub said before it went away is kept.
+        for remark in hub_remarks(entries, hub) if hub else ():
+            found.add(remark)
+    except OSError as error:
+        problem = " ".join(str(error).split())[:1000]
+    return Audit(
+        transformers=version("transformers"),
+        kernels=version("kernels"),
+        entries=entries,
+        carried=tuple(sorted(carried)),
+        remarks=tuple(sorted(found)),
+        forecast=tuple(line for device in Device for line in forecast(entries, carried, device)),
+        hub=hub,
+        hub_problem=problem,
+    )
+
+
+def keep(folder: Path, hub: str = "") -> None:
+    """Write the audit into the folder of a run, if it is not there yet: at once, and again when the Hub was asked.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    known = None
+    with suppress(RunError):
+        known = read_audit(folder)
+    if known is None or (known.transformers, known.kernels) != (version("transformers"), version("kernels")):
+        known = _written(folder, audit())
+    if hub and known.hub != hub:
+        _written(folder, audit(hub))
+
+
+def _written(folder: Path, made: Audit) -> Audit:
+    write_whole(folder / AUDIT, msgspec.json.encode(made))
+    return made
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -47,18 +81,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--hub", action="store_true", help="also ask the Hub (HF_ENDPOINT) about pins and builds")
     parser.add_argument("--json", action="store_true", help="one JSON document instead of tables")
     options = parser.parse_args(arguments)
-    try:
-        found, predicted = audit(options.device, hub=options.hub)
-    except OSError as error:
-        print(f"python -m suite.audit: the Hub does not answer: {error}", file=sys.stderr)
+    made = audit(ENDPOINT if options.hub else "")
+    if made.hub_problem:
+        print(f"python -m suite.audit: the Hub does not answer: {made.hub_problem}", file=sys.stderr)
         return 2
+    # A remark about another device is no business of this one.
+    found = [remark for remark in made.remarks if remark.device in ("", options.device)]
+    predicted = [line for line in made.forecast if line.device == options.device]
     if options.json:
-        document = {
-            "device": options.device,
-            "remarks": [asdict(remark) for remark in found],
-            "forecast": [asdict(line) for line in predicted],
-        }
-        print(json.dumps(document, indent=2))
+        document = {"device": options.device, "remarks": found, "forecast": predicted}
+        print(msgspec.json.format(msgspec.json.encode(document), indent=2).decode())
         return 0
     print(_text(options.device, found, predicted))
     return 0

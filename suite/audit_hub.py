@@ -12,8 +12,7 @@ from pathlib import Path
 from huggingface_hub import HfApi
 from huggingface_hub.errors import HfHubHTTPError
 
-from suite.mapping import Entry
-from suite.mapping_audit import Kind, Remark
+from reports.audit import Entry, Kind, Remark
 
 __all__ = ["hub_remarks", "parameters"]
 
@@ -39,9 +38,10 @@ def hub_remarks(entries: Iterable[Entry], endpoint: str | None = None) -> Iterat
         try:
             refs = api.list_repo_refs(repository, repo_type="kernel")
             files = api.list_repo_files(repository, repo_type="kernel", revision=pin)
-        except HfHubHTTPError as error:
-            if error.response is None or error.response.status_code >= 500:
-                raise OSError(str(error)) from error
+        except Exception as error:  # a Hub that is gone raises what the transport of the client raises
+            status = error.response.status_code if isinstance(error, HfHubHTTPError) else 500
+            if status >= 500:
+                raise OSError(f"{type(error).__name__}: {error}") from error
             text = f"{repository} at {pin} is not on this Hub"
             yield from (Remark(Kind.NO_BUILD, entry.name, entry.device, text) for entry in served)
             continue

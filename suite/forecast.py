@@ -5,13 +5,12 @@ whether it is then called, only a run on the device can say.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 from cases.axes import Device, Mode
+from reports.audit import Entry, Forecast
 from reports.record import Reason
-from suite.mapping import Entry
 
-__all__ = ["ORDER", "Forecast", "forecast"]
+__all__ = ["ORDER", "forecast"]
 
 ORDER: Mapping[Mode, Sequence[str]] = {
     Mode.INFERENCE: ("INFERENCE", "INFERENCE|TORCH_COMPILE", "TRAINING", "TRAINING|TORCH_COMPILE", "FALLBACK"),
@@ -20,22 +19,6 @@ ORDER: Mapping[Mode, Sequence[str]] = {
     Mode.TRAINING_COMPILE: ("TRAINING|TORCH_COMPILE", "FALLBACK"),
 }
 """Which mode of the mapping serves which mode of a model, best first: documented, and checked by mode.priority."""
-
-
-@dataclass(frozen=True, slots=True)
-class Forecast:
-    """What is predicted for one name in one mode."""
-
-    name: str
-    mode: Mode
-    kernel: str | None
-    """``repo@pin:Layer``; None: PyTorch."""
-    reason: Reason | None
-    """Why PyTorch."""
-    condition: str = ""
-    """What else has to be true for the kernel to be chosen."""
-    predicted: bool = True
-    """Always: nothing of it was seen."""
 
 
 def forecast(entries: Iterable[Entry], carried: Iterable[str], device: Device) -> list[Forecast]:
@@ -51,12 +34,12 @@ def forecast(entries: Iterable[Entry], carried: Iterable[str], device: Device) -
 def _of(name: str, mode: Mode, entries: list[Entry], device: Device) -> Forecast:
     here = [entry for entry in entries if entry.device == device]
     if not here:
-        return Forecast(name, mode, None, Reason.NO_DEVICE if entries else Reason.NO_LAYER)
+        return Forecast(name, device, mode, None, Reason.NO_DEVICE if entries else Reason.NO_LAYER)
     for wanted in ORDER[mode]:
         for entry in (entry for entry in here if entry.mode == wanted):
             condition = ""
             if entry.capabilities is not None:
                 low, high = (f"{value // 10}.{value % 10}" for value in entry.capabilities)
                 condition = f"compute capability {low} to {high}; else {Reason.NO_COMPATIBLE_PROPERTIES}"
-            return Forecast(name, mode, f"{entry.repository}@{entry.pin}:{entry.layer}", None, condition)
-    return Forecast(name, mode, None, Reason.NO_COMPATIBLE_MODE)
+            return Forecast(name, device, mode, f"{entry.repository}@{entry.pin}:{entry.layer}", None, condition)
+    return Forecast(name, device, mode, None, Reason.NO_COMPATIBLE_MODE)

@@ -6,37 +6,15 @@ Transformers keeps the mapping behind different names from release to release. A
 
 import contextvars
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import kernels
 from kernels.layer.globals import _KERNEL_MAPPING
 from transformers.integrations import hub_kernels
 
-__all__ = ["Entry", "default_mapping"]
+from reports.audit import Entry
 
-
-@dataclass(frozen=True, slots=True, order=True)
-class Entry:
-    """One kernel of the mapping: for one name, device, range of capabilities and mode."""
-
-    name: str
-    device: str
-    mode: str
-    """``INFERENCE``, ``TRAINING|TORCH_COMPILE``, …; ``FALLBACK`` where one kernel serves all modes."""
-    repository: str
-    layer: str
-    version: int | None
-    revision: str | None
-    trusted: bool
-    """Whether the mapping itself consents to the code of an unknown publisher."""
-    capabilities: tuple[int, int] | None = None
-    """Lowest and highest compute capability, ten times the major number plus the minor; None: any."""
-
-    @property
-    def pin(self) -> str:
-        """The revision as it is asked for."""
-        return f"v{self.version}" if self.version is not None else self.revision or "no pin"
+__all__ = ["default_mapping"]
 
 
 def default_mapping() -> tuple[Entry, ...]:

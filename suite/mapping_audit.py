@@ -7,49 +7,15 @@ pin is another kernel tomorrow, an entry that consents to foreign code does so f
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from enum import StrEnum
 from functools import cache
 from pathlib import Path
 
 import transformers
 
 from cases.documentation import TABLE, Operation
-from suite.mapping import Entry
+from reports.audit import Entry, Kind, Remark
 
-__all__ = ["Kind", "Remark", "carried_names", "pins", "remarks", "table_differences", "trusted", "unmatched_names"]
-
-
-class Kind(StrEnum):
-    """What a remark is about."""
-
-    DEAD_NAME = "dead name"
-    """In the mapping, and no class or function of Transformers carries it."""
-    ORPHAN_TAG = "orphan tag"
-    """Carried by a class or function, and not in the mapping."""
-    MUTABLE_PIN = "mutable pin"
-    """A branch: what it loads may change from one day to the next."""
-    STALE_PIN = "stale pin"
-    """The Hub has a newer version."""
-    TRUST = "trust entry"
-    """The mapping itself consents to code of a publisher who is not trusted."""
-    TABLE = "table"
-    """Differs from the documentation's table."""
-    PARAMETERS = "parameters"
-    """Kernels that serve one name take different parameters."""
-    NO_BUILD = "no build"
-    """The pinned revision has no build for the device or for the installed torch."""
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class Remark:
-    """One thing worth knowing."""
-
-    kind: Kind
-    name: str
-    device: str
-    """Device type; empty: all."""
-    text: str
+__all__ = ["carried_names", "pins", "remarks", "table_differences", "trusted", "unmatched_names"]
 
 
 _TAG = re.compile(
@@ -69,9 +35,10 @@ def carried_names() -> frozenset[str]:
     files = [path for path in root.rglob("*.py") if path.name not in ("hub_kernels.py", "kernel_config.py")]
     found: set[str] = set()
     for path in files:
-        text = path.read_text(encoding="utf-8", errors="replace")
-        if "_from_hub" in text:
-            found.update(_TAG.findall(_COMMENT.sub("", text)))
+        # Two thousand files of which few hold it: looked for in the bytes, a run does not notice the search.
+        content = path.read_bytes()
+        if b"_from_hub" in content:
+            found.update(_TAG.findall(_COMMENT.sub("", content.decode(errors="replace"))))
     return frozenset(found)
 
 

@@ -3,15 +3,19 @@
 import gc
 import logging
 import os
+import threading
+import traceback
 from pathlib import Path
 from typing import Any
 
 import torch
 import transformers
+from huggingface_hub.constants import ENDPOINT
 
 from cases.axes import Device, Tier
 from cases.repositories import RepositoryInUse
 from reports import store
+from suite import audit
 from suite.bench import Bench
 from suite.device import BACKENDS
 from suite.loading import Loader
@@ -60,18 +64,36 @@ def make_bench(options: Options, facts: dict[str, Any], repositories: tuple[Repo
     """A bench for the options and the facts that the controller handed over."""
     shelf = make_shelf(options, facts)
     folder = Path(facts["folder"])
+    recorder = Recorder(folder, facts["rerun"], options.waivers, facts["device"])
     bench = Bench(
         shelf,
-        Recorder(folder, facts["rerun"], options.waivers, facts["device"]),
+        recorder,
         timing=make_timing(options, facts, shelf),
         embedded=bool(facts["embedded"]),
         inductor=options.selection.tier is Tier.FULL,
         repositories=repositories,
         planned=options.statements(),
     )
+    _audit(bool(facts["embedded"]), folder, recorder)
     # The libraries stay. A collection after each case would walk through all their objects, a fifth of a second each.
     gc.freeze()
     # What a former worker of this run found out, if this one replaces it.
     for record in store.read_run(folder).records:
         bench.know(record)
     return bench
+
+
+def _audit(embedded: bool, folder: Path, recorder: Recorder) -> None:
+    """Keep the audit of the default mapping with the run. It is no check: what goes wrong with it is only logged."""
+
+    def keep(hub: str) -> None:
+        try:
+            audit.keep(folder, hub)
+        except Exception as error:
+            recorder.log("".join(traceback.format_exception(error)))
+
+    keep("")
+    # One worker asks a real Hub: a hundred questions from each of many would be refused, and kernels with them. Nobody
+    # waits for the answers, and a Hub that gives none holds nothing up.
+    if not embedded and os.environ.get("PYTEST_XDIST_WORKER", "gw0") == "gw0":
+        threading.Thread(target=keep, args=(ENDPOINT,), name="audit", daemon=True).start()

@@ -11,10 +11,11 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from reports.audit import Entry
 from reports.record import Outcome, Reason
 from suite.device import Backend
 from suite.finding import Finding
-from suite.mapping import Entry, default_mapping
+from suite.mapping import default_mapping
 from suite.mapping_audit import carried_names, table_differences, unmatched_names
 
 __all__ = ["CHECKS", "not_yet"]

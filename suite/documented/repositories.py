@@ -13,8 +13,8 @@ from typing import Any
 from cases.kernels import BACKENDS as BUILDS
 from cases.kernels import ROOT
 from cases.mappings import BUNDLED
+from reports.audit import Entry
 from suite.hub import Repository, bundled_repositories
-from suite.mapping import Entry
 
 __all__ = ["build_of", "local_repositories", "served", "write"]
 

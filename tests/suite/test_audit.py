@@ -2,21 +2,25 @@
 
 import json
 from collections.abc import Iterator
+from importlib.metadata import version
 from pathlib import Path
 
+import msgspec
 import pytest
 from transformers.integrations import hub_kernels
 
 from cases.axes import Device, Mode
 from cases.documentation import TABLE
+from reports.audit import AUDIT, Entry, Kind, read_audit
 from reports.record import Reason
-from suite.audit import audit, main
+from reports.store import write_whole
+from suite.audit import audit, keep, main
 from suite.audit_hub import hub_remarks, parameters
 from suite.documented.repositories import write
 from suite.forecast import forecast
 from suite.hub import EmbeddedHub, Repository
-from suite.mapping import Entry, default_mapping
-from suite.mapping_audit import Kind, carried_names, pins, table_differences, trusted, unmatched_names
+from suite.mapping import default_mapping
+from suite.mapping_audit import carried_names, pins, table_differences, trusted, unmatched_names
 
 NORM = "import torch\n\nclass Norm(torch.nn.Module):\n    def forward(self, {}):\n        return x\n"
 
@@ -123,7 +127,42 @@ def test_the_command_needs_no_device_and_writes_json(capsys: pytest.CaptureFixtu
     assert {remark["device"] for remark in document["remarks"]} <= {"", "xpu"}
     assert main(["--device", "rocm"]) == 0
     assert "Predicted, not measured: on rocm" in capsys.readouterr().out
-    assert audit(Device.CPU, hub=False)[0]
+
+
+def test_a_run_keeps_the_audit_of_its_stack_for_all_devices_at_once(tmp_path: Path) -> None:
+    """Fault: two runs cannot be compared by what their mappings promised; each worker that starts writes it again."""
+    keep(tmp_path)
+    made = read_audit(tmp_path)
+    assert made is not None
+    assert made.entries == default_mapping()
+    assert made.carried == tuple(sorted(carried_names()))
+    assert made.transformers == version("transformers")
+    places = {(line.name, line.device, line.mode) for line in made.forecast}
+    assert len(places) == len(made.forecast) == len(made.carried) * len(Device) * len(Mode)
+    assert {"", "xpu"} <= {remark.device for remark in made.remarks}
+    assert not made.hub
+    before = (tmp_path / AUDIT).stat().st_ino
+    keep(tmp_path)
+    assert (tmp_path / AUDIT).stat().st_ino == before
+    write_whole(tmp_path / AUDIT, msgspec.json.encode(msgspec.structs.replace(made, transformers="4.0", entries=())))
+    keep(tmp_path)
+    assert read_audit(tmp_path) == made
+
+
+def test_a_hub_that_does_not_answer_leaves_the_rest_of_the_audit_and_its_reason(
+    hub: EmbeddedHub, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Fault: a traceback of the HTTP client; or pins that nobody looked up, in a report that says nothing of it."""
+    keep(tmp_path, hub.endpoint)
+    asked = read_audit(tmp_path)
+    assert asked is not None
+    assert (asked.hub, asked.hub_problem) == (hub.endpoint, "")
+    assert any(remark.kind is Kind.NO_BUILD and "not on this Hub" in remark.text for remark in asked.remarks)
+    hub.__exit__(None, None, None)
+    assert audit(hub.endpoint).hub_problem
+    monkeypatch.setattr("suite.audit.ENDPOINT", hub.endpoint)
+    assert main(["--hub"]) == 2
+    assert len(capsys.readouterr().err.splitlines()) == 1
 
 
 @pytest.fixture

@@ -91,7 +91,15 @@ def test_a_clean_run_exits_with_0_and_leaves_everything_in_its_folder(run: Run) 
     done, folder = run
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     names = {path.name for path in folder.iterdir()}
-    assert names >= {"results.jsonl", "environment.json", "kernels.lock.json", "report.html", "report.md", "logs"}
+    assert names >= {
+        "results.jsonl",
+        "environment.json",
+        "kernels.lock.json",
+        "report.html",
+        "report.md",
+        "audit.json",
+        "logs",
+    }
     assert str(folder / "report.html") in done.stdout
 
 

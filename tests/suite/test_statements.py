@@ -12,11 +12,11 @@ from cases import plan
 from cases.axes import Device, Property, Tier
 from cases.requirements import REQUIREMENTS, check_cited
 from cases.statements import BASE, STATEMENTS, Statement, Where, statements_of
+from reports.audit import Entry
 from reports.record import Outcome, Reason
 from suite import statements_here as here
 from suite.device import BACKENDS, Backend
 from suite.documented import ground, hosts
-from suite.mapping import Entry
 from suite.options import shard_of
 
 LATER = ("infer", "train", "quant", "dist")
