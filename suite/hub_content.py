@@ -6,7 +6,7 @@ A commit id depends on nothing but the files, so that the same files have the sa
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -26,10 +26,13 @@ class Repository:
     branches: Mapping[str, Path]
     """Branch to the folder that holds ``build/``. A kernel's version N is the branch ``vN``."""
     tags: Mapping[str, str] = field(default_factory=dict)
-    """Tag to the branch (or commit of a branch) it marks."""
+    """Tag to the branch it marks, or to a commit of one."""
     suffix: str = ""
     """Appended to the ``id`` in every metadata.json. The id of a build must be unique, and kernels keeps imported
     modules under it: a copy with the same id would be given the modules of the original."""
+    history: Mapping[str, Sequence[Path]] = field(default_factory=dict)
+    """Branch to the folders of its earlier commits, the oldest first. No two commits of a branch hold the same files:
+    a commit id is made of nothing else."""
 
 
 def bundled_repositories(root: Path = BUNDLED) -> list[Repository]:
@@ -104,13 +107,20 @@ class Served:
         """Read every branch.
 
         Raises:
-            ValueError: a tag marks nothing.
+            ValueError: a tag marks nothing, or a branch comes back to files that it had.
             OSError: a file cannot be read.
         """
-        snapshots = {branch: Snapshot(path, repository.suffix) for branch, path in repository.branches.items()}
         self.id = repository.id
-        self.snapshots = {snapshot.commit: snapshot for snapshot in snapshots.values()}
-        self.branches = {branch: snapshot.commit for branch, snapshot in snapshots.items()}
+        self.snapshots: dict[str, Snapshot] = {}
+        self.histories: dict[str, list[str]] = {}
+        """Branch to its commits, the oldest first."""
+        for branch, newest in repository.branches.items():
+            commits = [Snapshot(path, repository.suffix) for path in (*repository.history.get(branch, ()), newest)]
+            self.snapshots |= {snapshot.commit: snapshot for snapshot in commits}
+            self.histories[branch] = [snapshot.commit for snapshot in commits]
+            if len(set(self.histories[branch])) < len(commits):
+                raise ValueError(f"two commits on branch {branch!r} of {self.id} hold the same files")
+        self.branches = {branch: commits[-1] for branch, commits in self.histories.items()}
         self.tags = {tag: self.branches.get(target, target) for tag, target in repository.tags.items()}
         for tag, commit in self.tags.items():
             if commit not in self.snapshots:
@@ -125,3 +135,17 @@ class Served:
         revision = revision.removeprefix("refs/heads/").removeprefix("refs/tags/")
         commit = self.tags.get(revision) or self.branches.get(revision) or revision
         return self.snapshots.get(commit)
+
+    def commits(self, revision: str) -> list[str] | None:
+        """A revision and what came before it, the newest first; None if there is no such revision."""
+        snapshot = self.at(revision)
+        if snapshot is None:
+            return None
+        positions = [
+            (history.index(snapshot.commit), history)
+            for history in self.histories.values()
+            if snapshot.commit in history
+        ]
+        # A branch that was given without its history knows less of a commit than the one it stems from.
+        position, history = max(positions)
+        return history[position::-1]

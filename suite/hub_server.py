@@ -135,6 +135,11 @@ class _Handler(BaseHTTPRequestHandler):
                     publisher = repository.id.split("/")[0]
                     answer = {"id": repository.id, "author": publisher, "sha": snapshot.commit, "private": False}
                     return self._json(answer | {"siblings": [{"rfilename": path} for path in snapshot.files]})
+            case ["commits", revision]:
+                commits = repository.commits(revision)
+                if commits is not None:
+                    about = {"title": "a commit", "message": "", "authors": [], "date": "2026-01-01T00:00:00.000Z"}
+                    return self._json([{"id": commit, **about} for commit in commits])
             case ["tree", revision, *path]:
                 snapshot = repository.at(revision)
                 if snapshot is not None:

@@ -21,6 +21,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from huggingface_hub import HfApi
+from huggingface_hub.errors import RevisionNotFoundError
 
 from suite.hub import (
     EmbeddedHub,
@@ -328,6 +330,29 @@ def test_a_mistake_in_a_repository_is_named_before_anything_is_served(kernels: P
         EmbeddedHub([Repository("a/b", {"v1": folder}, {"v1.0.0": "v3"})])
     with pytest.raises(ValueError, match="two repositories are called a/b"):
         EmbeddedHub([Repository("a/b", {"v1": folder}), Repository("a/b", {"v1": folder})])
+
+
+def test_a_history_is_listed_from_a_revision_back(tmp_path: Path) -> None:
+    """A list that begins with the oldest, or holds commits after the one that was asked for."""
+    first, second, third, other = (write_kernel(tmp_path / f"{number}", "norm", number) for number in range(1, 5))
+    branches = {"main": third, "v1": third, "v2": other}
+    with EmbeddedHub([Repository("a/b", branches, {"v1.0.0": "v1"}, history={"v1": [first, second]})]) as hub:
+        api = HfApi(endpoint=hub.endpoint)
+
+        def listed(revision: str) -> list[str]:
+            return [commit.commit_id for commit in api.list_repo_commits("a/b", repo_type="kernel", revision=revision)]
+
+        whole = listed("v1")
+        assert whole[0] == hub.commit("a/b", "v1")
+        assert len(set(whole)) == 3
+        assert listed("v1.0.0") == listed("main") == whole
+        assert listed(whole[1]) == whole[1:]
+        assert listed("v2") == [hub.commit("a/b", "v2")]
+        assert hub.commit("a/b", whole[2]) == whole[2], "an earlier commit is served like any other"
+        with pytest.raises(RevisionNotFoundError):
+            listed("v9")
+    with pytest.raises(ValueError, match="two commits on branch 'v1' of a/b hold the same files"):
+        EmbeddedHub([Repository("a/b", {"v1": first}, history={"v1": [first]})])
 
 
 def test_fifty_clients_at_once_are_all_answered_and_counted(hub: EmbeddedHub) -> None:
