@@ -35,6 +35,7 @@ __all__ = [
     "Waiver",
     "WaiverError",
     "apply",
+    "finding_of",
     "judge_run",
     "read",
     "usage",
@@ -92,6 +93,12 @@ class Waiver(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             return installed is not None and Version(installed) in SpecifierSet(self.versions, prereleases=True)
         except InvalidVersion:
             return False
+
+
+def finding_of(waiver: Waiver) -> str:
+    """The fault by its name in FINDINGS.md, which several waivers may share; the waiver's own id for another page."""
+    page, _, name = waiver.link.partition("#")
+    return name.upper() if page == "FINDINGS.md" and name else waiver.id
 
 
 class _File(msgspec.Struct, forbid_unknown_fields=True):
@@ -164,20 +171,24 @@ def installed() -> Mapping[str, str]:
 
 def waived(record: Record, waivers: Iterable[Waiver], packages: Mapping[str, str], device: str) -> Record:
     """The record as waivers leave it: WAIVED where one knows this failure, else with a word on one that does not."""
-    for waiver in waivers:
-        if not waiver.meets(record) or record.outcome is not waiver.outcome or waiver.device not in (None, device):
-            continue
-        if not waiver.holds_for(packages):
-            why = (
-                f"it is for {waiver.package} {waiver.versions}, and installed is {packages.get(waiver.package, 'none')}"
-            )
-        elif re.search(waiver.seen, record.message, re.DOTALL) is None:
-            why = f"it knows a failure that says {waiver.seen!r}"
-        else:
+    known = [w for w in waivers if w.meets(record) and record.outcome is w.outcome and w.device in (None, device)]
+    problems = {waiver.id: _problem(waiver, record, packages) for waiver in known}
+    for waiver in known:
+        if not problems[waiver.id]:
             return msgspec.structs.replace(record, outcome=Outcome.WAIVED, waiver=waiver.id, unwaived=record.outcome)
-        text = f"waiver {waiver.id} does not apply: {why}{_MARK}{record.message}"
-        return msgspec.structs.replace(record, message=text[:20_000])
-    return record
+    said = [f"waiver {name} does not apply: {problem}" for name, problem in problems.items()]
+    if not said:
+        return record
+    return msgspec.structs.replace(record, message=f"{'; '.join(said)}{_MARK}{record.message}"[:20_000])
+
+
+def _problem(waiver: Waiver, record: Record, packages: Mapping[str, str]) -> str:
+    """Why a waiver that is about this check does not know this failure; empty if it does."""
+    if not waiver.holds_for(packages):
+        return f"it is for {waiver.package} {waiver.versions}, and installed is {packages.get(waiver.package, 'none')}"
+    if re.search(waiver.seen, record.message, re.DOTALL) is None:
+        return f"it knows a failure that says {waiver.seen!r}"
+    return ""
 
 
 def apply(
@@ -206,6 +217,8 @@ class Usage:
     expired: tuple[Waiver, ...] = ()
     elsewhere: tuple[Waiver, ...] = ()
     """For versions or a device that are not these."""
+    unchecked: tuple[Waiver, ...] = ()
+    """Its checks were not made, or ended in another way than it knows."""
     strict: bool = False
 
     @property
@@ -231,7 +244,7 @@ def usage(
 ) -> Usage:
     """What became of each waiver. Those for other versions or devices are set aside first."""
     today = today or datetime.now(UTC).date()
-    used, healed, unmatched, expired, elsewhere = [], [], [], [], []
+    used, healed, unmatched, expired, elsewhere, unchecked = [], [], [], [], [], []
     for waiver in waivers:
         if not waiver.holds_for(packages) or waiver.device not in (None, device):
             elsewhere.append(waiver)
@@ -246,7 +259,11 @@ def usage(
             healed.append(waiver)
         elif not met and not any(fnmatchcase(statement.case, waiver.check) for statement in STATEMENTS.values()):
             unmatched.append(waiver)
-    return Usage(tuple(used), tuple(healed), tuple(unmatched), tuple(expired), tuple(elsewhere), strict)
+        else:
+            unchecked.append(waiver)
+    return Usage(
+        tuple(used), tuple(healed), tuple(unmatched), tuple(expired), tuple(elsewhere), tuple(unchecked), strict
+    )
 
 
 def usage_of(run: Run) -> Usage:

@@ -9,7 +9,7 @@ from transformers.utils.import_utils import is_flash_attn_2_available
 
 from reports.record import Reason
 from suite import ledger
-from suite.documented.ground import DisprovedError, NotHereError, check, refused, works
+from suite.documented.ground import DisprovedError, NotHereError, check, refusal, refused, works
 from suite.documented.stack import Stack
 
 BUNDLED = "embedded/attention"
@@ -93,7 +93,7 @@ def _honoured(stack: Stack, model: str, repository: str, feature: str) -> str:
         lacking = stack.load(model, attn_implementation=repository)
         result = stack.logits(lacking, 48)
     except Exception as error:  # a refusal of whatever type is what is right here
-        return f"refused: {type(error).__name__}: {error}"
+        return refusal(f"a kernel that lacks {feature}", error, feature.rpartition(" ")[2], "signature", "support")
     gap = float((result - reference).norm() / reference.norm())
     if gap > 1e-4:
         raise DisprovedError(

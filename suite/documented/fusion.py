@@ -7,7 +7,7 @@ import torch
 import transformers
 
 from reports.record import Reason
-from suite.documented.ground import DisprovedError, check, refused, works
+from suite.documented.ground import DisprovedError, check, refusal, refused, works
 from suite.documented.stack import Stack
 
 KERNEL = "embedded/mlp:NormalisedMLP"
@@ -56,7 +56,8 @@ def fuse(stack: Stack) -> str:
 @check("fusion.fuse#own")
 def own(stack: Stack) -> str:
     """Fault V9: the fusion of one model is applied to every model of its class that is loaded later."""
-    stack.configured({pattern(): KERNEL})
+    with works(f"a fusion with {KERNEL}"):
+        stack.configured({pattern(): KERNEL})
     later = stack.load()
     if fused(later):
         raise DisprovedError(
@@ -72,7 +73,7 @@ def weights(stack: Stack) -> str:
     try:
         model = stack.configured({pattern(): "embedded/unconverted:NormalisedMLP"})
     except Exception as error:  # a refusal of whatever type is what is right here
-        return f"refused: {type(error).__name__}: {error}"
+        return refusal("a fusion without a rule for its weights", error, "conversion", "weight")
     stack.same(stack.logits(model), reference, "a fusion without a rule for its weights is accepted, and")
     return "the weights are right without a conversion_mapping"
 

@@ -18,7 +18,7 @@ from reports.record import Reason
 from suite import zoo
 from suite.device import Backend
 
-__all__ = ["CHECKS", "DisprovedError", "Ground", "NotHereError", "check", "refused", "works"]
+__all__ = ["CHECKS", "DisprovedError", "Ground", "NotHereError", "check", "refusal", "refused", "works"]
 
 
 class DisprovedError(Exception):
@@ -77,6 +77,18 @@ def refused(what: str, call: Callable[[], object], *words: str) -> str:
             ) from error
         return text
     raise DisprovedError(f"{what} is accepted without a word")
+
+
+def refusal(what: str, error: Exception, *words: str) -> str:
+    """The text of a refusal that need not come, but if it comes must be for the right reason: it has one of ``words``.
+
+    Raises:
+        DisprovedError: it has none, so something else went wrong.
+    """
+    text = f"{type(error).__name__}: {error}"
+    if not any(word.lower() in text.lower() for word in words):
+        raise DisprovedError(f"{what} fails, and not for that reason: {text}") from error
+    return f"refused: {text}"
 
 
 @dataclass(slots=True)

@@ -3,7 +3,7 @@
 from transformers.utils.import_utils import ENV_VARS_TRUE_VALUES
 
 from reports.record import Reason
-from suite.documented.ground import DisprovedError, check, refused, works
+from suite.documented.ground import DisprovedError, check, refusal, refused, works
 from suite.documented.stack import Stack
 
 
@@ -55,7 +55,7 @@ def attention(stack: Stack) -> str:
     try:
         stack.load(attn_implementation="embedded/attention")
     except Exception as error:  # refused: that is off as well
-        return f"refused: {type(error).__name__}: {error}"
+        return refusal("an attention kernel under USE_HUB_KERNELS=0", error, "USE_HUB_KERNELS", "disabled")
     if stack.attention():
         raise DisprovedError(
             f"under USE_HUB_KERNELS=0 the attention kernel {stack.attention()} is loaded", Reason.DISABLED

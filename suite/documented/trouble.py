@@ -14,7 +14,7 @@ from kernels import Mode
 from cases.models import MODELS
 from reports.record import Reason
 from suite import hub, zoo
-from suite.documented.ground import DisprovedError, check, refused, works
+from suite.documented.ground import DisprovedError, check, refusal, refused, works
 from suite.documented.modes import by_default
 from suite.documented.stack import Stack
 
@@ -77,7 +77,7 @@ def corrupted(stack: Stack) -> str:
         try:
             model = stack.configured({"SiLU": f"{name}:SiLU"})
         except Exception as error:  # a refusal of whatever type is what is right here
-            return f"refused: {type(error).__name__}: {error}"
+            return refusal("a file that is not what its digest says", error, "digest", "hash", "checksum")
     raise DisprovedError(
         f"layers.py of {stack.bound(model, 'SiLU').partition('@')[0]} is not the file whose digest its metadata "
         "declares, and is run",
@@ -98,7 +98,7 @@ def swapped(stack: Stack) -> str:
     try:
         model = transformers.LlamaForCausalLM.from_pretrained(path, kernel_config=config, use_kernels=True, **options)
     except Exception as error:  # a refusal of whatever type is what is right here
-        return f"refused: {type(error).__name__}: {error}"
+        return refusal("a kernel with the parameters (k, q, …)", error, "signature", "parameter", "argument")
     what = "a kernel with the parameters (k, q, …) in place of (q, k, …) is accepted, and its result"
     stack.same(stack.logits(model), reference, what)
     return "the result is right"

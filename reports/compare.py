@@ -1,0 +1,303 @@
+"""What is different between two runs: the one before and the one after. Pure functions from two ``Run`` to a
+``Comparison``; ``reports.compare_text`` writes it down.
+
+Checks are joined on their ids, which do not name the device, so that a run can be held against one of another release,
+of another revision of a kernel, or of another device. A check that is not made any more is as much of a step back as
+one that fails: what is not tested is never green.
+"""
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from cases.axes import Phase, Property
+from reports.audit import Audit, Entry, Remark, read_audit
+from reports.controls import is_control
+from reports.record import Environment, Outcome, Record, Speed
+from reports.store import Run
+from reports.verdict import FAILING, judge, severity, speed_figures
+from reports.waivers import finding_of, usage_of
+
+__all__ = ["Change", "Comparison", "Difference", "FindingChange", "Kind", "SpeedChange", "compare"]
+
+Check = tuple[str, Property, Phase | None]
+DECIDED = frozenset({Speed.FASTER, Speed.SAME, Speed.SLOWER})
+
+
+class Kind(StrEnum):
+    """What became of a check, the gravest first."""
+
+    REGRESSED = "regressed"
+    """Fails, and did not before, or fails in a graver way."""
+    LOST = "no longer checked"
+    """Gave an answer before, and gives none now."""
+    MENDED = "mended"
+    """Failed before, or was waived, and holds now."""
+    GAINED = "newly checked"
+    """Gives an answer, and gave none before."""
+    OTHERWISE = "answered otherwise"
+    """Another outcome of the same weight, another reason, another grade."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One check whose answer is another one."""
+
+    kind: Kind
+    before: Record | None
+    after: Record | None
+
+    @property
+    def record(self) -> Record:
+        """The later of its records."""
+        found = self.after or self.before
+        assert found is not None
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A named thing that has another value. Empty: it was not there, or is not there any more."""
+
+    name: str
+    before: str
+    after: str
+
+
+@dataclass(frozen=True, slots=True)
+class FindingChange:
+    """A known fault of the stack that one of the runs met and the other did not."""
+
+    id: str
+    """As in FINDINGS.md: ``V31``; else the id of the waiver."""
+    reason: str
+    before: str
+    """``seen``, ``not seen`` (its checks hold), ``not known here`` (its waiver is for other versions or devices)
+    or ``not checked``."""
+    after: str
+
+
+@dataclass(frozen=True, slots=True)
+class SpeedChange:
+    """A speed whose verdict is another one, or whose intervals do not meet."""
+
+    before: Record
+    after: Record
+
+    @property
+    def worse(self) -> bool:
+        """Whether what was decided is now decided the other way."""
+        order = [Speed.SLOWER, Speed.SAME, Speed.FASTER]
+        return (
+            self.before.speed in order
+            and self.after.speed in order
+            and order.index(self.after.speed) < order.index(self.before.speed)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """All that is different."""
+
+    before: Run
+    after: Run
+    environment: tuple[Difference, ...]
+    """Device, driver, packages, tier, Hub, commit of the suite."""
+    mapping: tuple[Difference, ...]
+    """Entries of the default mapping of Transformers."""
+    remarks: tuple[tuple[Remark, bool], ...]
+    """What the audit says of the mapping in one run only; True: in the later one."""
+    audited: bool
+    """Whether both runs have an audit, without which nothing is known of the mapping."""
+    findings: tuple[FindingChange, ...]
+    changes: tuple[Change, ...]
+    """The gravest first."""
+    kernels: tuple[Difference, ...]
+    """Kernel repositories of which another revision or other bytes were loaded."""
+    speeds: tuple[SpeedChange, ...]
+    speed_means: tuple[float, float, int] | None
+    """Geometric means of the speedups that both runs have, and how many those are."""
+    speeds_apart: str
+    """Why speeds are not held against each other; empty: they are."""
+
+    @property
+    def worse(self) -> bool:
+        """Whether the later run has anything that is worse."""
+        steps_back = any(change.kind in (Kind.REGRESSED, Kind.LOST) for change in self.changes)
+        return steps_back or any(change.worse for change in self.speeds)
+
+
+def compare(before: Run, after: Run) -> Comparison:
+    """Hold a run against an earlier one."""
+    first, second = read_audit(before.folder), read_audit(after.folder)
+    apart = _apart(before.environment, after.environment)
+    pairs = [] if apart else list(_speed_pairs(before, after))
+    return Comparison(
+        before,
+        after,
+        _environment(before.environment, after.environment),
+        _mapping(first, second) if first and second else (),
+        _remarks(first, second) if first and second else (),
+        first is not None and second is not None,
+        tuple(_findings(before, after)),
+        tuple(sorted(_changes(before.records, after.records), key=_rank)),
+        _kernels(before.environment, after.environment),
+        tuple(sorted((pair for pair in pairs if _moved(pair)), key=lambda pair: (not pair.worse, _drift(pair)))),
+        _means(pairs),
+        apart,
+    )
+
+
+def _rank(change: Change) -> tuple[int, int]:
+    return list(Kind).index(change.kind), -severity(change.record.outcome)
+
+
+def _changes(before: Iterable[Record], after: Iterable[Record]) -> Iterator[Change]:
+    old, new = _by_check(before), _by_check(after)
+    for check in dict.fromkeys((*old, *new)):
+        kind = _kind(old.get(check), new.get(check))
+        if kind is not None:
+            yield Change(kind, old.get(check), new.get(check))
+
+
+def _by_check(records: Iterable[Record]) -> Mapping[Check, Record]:
+    return {(r.case, r.property, r.phase): r for r in records if not is_control(r)}
+
+
+def _answers(record: Record | None) -> bool:
+    return record is not None and record.outcome is not Outcome.NOT_RUN
+
+
+def _kind(before: Record | None, after: Record | None) -> Kind | None:
+    """What became of a check; None where nothing did. Speeds that both have are compared by their figures."""
+    if after is not None and after.outcome in FAILING:
+        if before is None or severity(after.outcome) > severity(before.outcome):
+            return Kind.REGRESSED
+    if not _answers(before):
+        return Kind.GAINED if _answers(after) else None
+    if not _answers(after):
+        return Kind.LOST
+    assert before is not None
+    assert after is not None
+    if after.outcome is Outcome.PASS and before.outcome in (*FAILING, Outcome.WAIVED):
+        return Kind.MENDED
+    same = (before.outcome, before.reason, before.determinism) == (after.outcome, after.reason, after.determinism)
+    return None if same else Kind.OTHERWISE
+
+
+def _environment(before: Environment | None, after: Environment | None) -> tuple[Difference, ...]:
+    return tuple(_differing(_described(before), _described(after)))
+
+
+def _described(environment: Environment | None) -> dict[str, str]:
+    if environment is None:
+        return {}
+    names = ("device", "device_name", "device_count", "driver", "python", "platform", "threads", "hub", "tier")
+    found = {name.replace("_", " "): str(getattr(environment, name)) for name in names}
+    return found | {"commit of the suite": environment.suite_commit} | environment.packages
+
+
+def _differing(before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[Difference]:
+    for name in dict.fromkeys((*before, *after)):
+        if before.get(name, "") != after.get(name, ""):
+            yield Difference(name, before.get(name, ""), after.get(name, ""))
+
+
+def _mapping(before: Audit, after: Audit) -> tuple[Difference, ...]:
+    return tuple(_differing(_entries(before.entries), _entries(after.entries)))
+
+
+def _entries(entries: Iterable[Entry]) -> dict[str, str]:
+    """Place in the mapping to what stands there."""
+    found: dict[str, list[str]] = {}
+    for entry in entries:
+        consent = ", trust_remote_code" if entry.trusted else ""
+        capability = f", capability {entry.capabilities}" if entry.capabilities else ""
+        text = f"{entry.repository}@{entry.pin}:{entry.layer}{capability}{consent}"
+        found.setdefault(f"{entry.name} on {entry.device}, {entry.mode}", []).append(text)
+    return {place: "; ".join(sorted(texts)) for place, texts in found.items()}
+
+
+def _remarks(before: Audit, after: Audit) -> tuple[tuple[Remark, bool], ...]:
+    gone = [(remark, False) for remark in before.remarks if remark not in after.remarks]
+    return (*gone, *((remark, True) for remark in after.remarks if remark not in before.remarks))
+
+
+def _findings(before: Run, after: Run) -> Iterator[FindingChange]:
+    old, new = _states(before), _states(after)
+    for name in dict.fromkeys((*old, *new)):
+        was, reason = old.get(name, ("not known here", ""))
+        now, reason = new.get(name, ("not known here", reason))
+        if was != now:
+            yield FindingChange(name, reason, was, now)
+
+
+def _states(run: Run) -> dict[str, tuple[str, str]]:
+    """Finding to its state in a run and what it is about. One that any of its waivers met was seen."""
+    used = usage_of(run)
+    states = {
+        "not checked": (*used.unmatched, *used.unchecked),
+        "not known here": used.elsewhere,
+        "not seen": used.healed,
+        "seen": tuple(waiver for waiver, _ in used.used),
+    }
+    return {finding_of(waiver): (state, waiver.reason) for state, waivers in states.items() for waiver in waivers}
+
+
+def _kernels(before: Environment | None, after: Environment | None) -> tuple[Difference, ...]:
+    return tuple(_differing(_loaded(before), _loaded(after)))
+
+
+def _loaded(environment: Environment | None) -> dict[str, str]:
+    kernels = environment.kernels if environment else ()
+    return {
+        f"{kernel.repo} ({kernel.variant}, {kernel.revision or 'local'})": kernel.digest
+        for kernel in kernels
+    }
+
+
+def _apart(before: Environment | None, after: Environment | None) -> str:
+    """Why speeds of the two runs are no matter of better or worse."""
+    if before is None or after is None:
+        return "the environment of one run is unknown"
+    for environment, which in ((before, "earlier"), (after, "later")):
+        if environment.quarantined:
+            return f"the machine of the {which} run was unfit ({environment.quarantined})"
+    if before.device_name != after.device_name:
+        return f"the devices differ ({before.device_name}, {after.device_name})"
+    return ""
+
+
+def _speed_pairs(before: Run, after: Run) -> Iterator[SpeedChange]:
+    old = _by_check(judge(before.records, before.environment).speedups.measured)
+    new = _by_check(judge(after.records, after.environment).speedups.measured)
+    for check in old:
+        if check in new:
+            yield SpeedChange(old[check], new[check])
+
+
+def _moved(pair: SpeedChange) -> bool:
+    old, new = speed_figures(pair.before), speed_figures(pair.after)
+    if old is None or new is None:
+        return False
+    decided = pair.before.speed in DECIDED and pair.after.speed in DECIDED and pair.before.speed is not pair.after.speed
+    return decided or new[1] > old[2] or new[2] < old[1]
+
+
+def _drift(pair: SpeedChange) -> float:
+    """Ratio after over ratio before."""
+    old, new = speed_figures(pair.before), speed_figures(pair.after)
+    return new[0] / old[0] if old and new else 1.0
+
+
+def _means(pairs: Iterable[SpeedChange]) -> tuple[float, float, int] | None:
+    logs = [
+        (math.log(old[0]), math.log(new[0]))
+        for pair in pairs
+        if (old := speed_figures(pair.before)) and (new := speed_figures(pair.after))
+    ]
+    if not logs:
+        return None
+    number = len(logs)
+    return math.exp(sum(a for a, _ in logs) / number), math.exp(sum(b for _, b in logs) / number), number
