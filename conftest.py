@@ -43,4 +43,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     add("--budget", default=None, metavar="SECONDS", help="cap on timing per case (default: by tier)")
     add("--qualify", action="store_true", help="first run the seeded faults on this device: does the suite find them?")
     add("--out", default=None, metavar="DIR", help="folder of the run (default: runs/<UTC time>-<device>)")
+    add(
+        "--baseline",
+        default=None,
+        metavar="DIR",
+        help="an earlier run; repeats each speed whose verdict is another one",
+    )
     add("--resume", default=None, metavar="DIR", help="go on with the run in this folder; skips what is recorded")

@@ -1,6 +1,7 @@
 """``python -m reports``: reports of a run that is on disk, made on any machine, without torch.
 
-Exit status: 0, or for ``summary`` 0 only if the verdict is PASS and else 1; 2 if the run cannot be read.
+Exit status: 0, or for ``summary`` 0 only if the verdict is PASS and else 1, for ``compare`` 1 if anything is worse; 2
+if a run cannot be read.
 """
 
 import argparse
@@ -9,6 +10,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from reports.compare import compare
+from reports.compare_text import comparison_markdown, comparison_text
 from reports.html import render_html
 from reports.never_slower import configuration
 from reports.requirements import requirements_text
@@ -24,6 +27,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit status."""
     options = _parser().parse_args(arguments)
     try:
+        if options.command == "compare":
+            found = compare(read_run(options.before), read_run(options.after))
+            _print(comparison_markdown(found) if options.markdown else comparison_text(found))
+            return 1 if found.worse else 0
         run = read_run(options.run)
         if options.waivers:
             run = _under(run, read_waivers(options.waivers))
@@ -45,7 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"python -m reports: {error}", file=sys.stderr)
         return 2
     except OSError as error:
-        print(f"python -m reports: {error.filename or options.run}: {error.strerror or error}", file=sys.stderr)
+        print(f"python -m reports: {error.filename or 'a run'}: {error.strerror or error}", file=sys.stderr)
         return 2
     return 0
 
@@ -81,6 +88,11 @@ def _parser() -> argparse.ArgumentParser:
             command.add_argument(
                 "-o", "--output", type=Path, metavar="FILE", help="file to write (default: report.html in the folder)"
             )
+    text = "what is different in a later run, and whether anything is worse (exit status 1)"
+    compared = commands.add_parser("compare", help=text, description=f"Write {text}.")
+    compared.add_argument("before", type=Path, metavar="BEFORE", help="folder of the earlier run")
+    compared.add_argument("after", type=Path, metavar="AFTER", help="folder of the later run")
+    compared.add_argument("--markdown", action="store_true", help="for the step summary of a CI")
     return parser
 
 

@@ -14,7 +14,7 @@ from enum import StrEnum
 from cases.axes import Phase, Property
 from reports.audit import Audit, Entry, Remark, read_audit
 from reports.controls import is_control
-from reports.record import Environment, Outcome, Record, Speed
+from reports.record import DECIDED, Environment, Outcome, Record, Speed
 from reports.store import Run
 from reports.verdict import FAILING, judge, severity, speed_figures
 from reports.waivers import finding_of, usage_of
@@ -22,7 +22,6 @@ from reports.waivers import finding_of, usage_of
 __all__ = ["Change", "Comparison", "Difference", "FindingChange", "Kind", "SpeedChange", "compare"]
 
 Check = tuple[str, Property, Phase | None]
-DECIDED = frozenset({Speed.FASTER, Speed.SAME, Speed.SLOWER})
 
 
 class Kind(StrEnum):
@@ -32,6 +31,8 @@ class Kind(StrEnum):
     """Fails, and did not before, or fails in a graver way."""
     LOST = "no longer checked"
     """Gave an answer before, and gives none now."""
+    WAIVED = "now a known fault"
+    """A waiver knows the failure; before it held, or failed without a waiver."""
     MENDED = "mended"
     """Failed before, or was waived, and holds now."""
     GAINED = "newly checked"
@@ -171,9 +172,9 @@ def _answers(record: Record | None) -> bool:
 
 def _kind(before: Record | None, after: Record | None) -> Kind | None:
     """What became of a check; None where nothing did. Speeds that both have are compared by their figures."""
-    if after is not None and after.outcome in FAILING:
-        if before is None or severity(after.outcome) > severity(before.outcome):
-            return Kind.REGRESSED
+    fails = after is not None and after.outcome in FAILING
+    if fails and after and (before is None or severity(after.outcome) > severity(before.outcome)):
+        return Kind.REGRESSED
     if not _answers(before):
         return Kind.GAINED if _answers(after) else None
     if not _answers(after):
@@ -182,6 +183,8 @@ def _kind(before: Record | None, after: Record | None) -> Kind | None:
     assert after is not None
     if after.outcome is Outcome.PASS and before.outcome in (*FAILING, Outcome.WAIVED):
         return Kind.MENDED
+    if after.outcome is Outcome.WAIVED and before.outcome is not Outcome.WAIVED:
+        return Kind.WAIVED
     same = (before.outcome, before.reason, before.determinism) == (after.outcome, after.reason, after.determinism)
     return None if same else Kind.OTHERWISE
 
@@ -251,10 +254,7 @@ def _kernels(before: Environment | None, after: Environment | None) -> tuple[Dif
 
 def _loaded(environment: Environment | None) -> dict[str, str]:
     kernels = environment.kernels if environment else ()
-    return {
-        f"{kernel.repo} ({kernel.variant}, {kernel.revision or 'local'})": kernel.digest
-        for kernel in kernels
-    }
+    return {f"{kernel.repo} ({kernel.variant}, {kernel.revision or 'local'})": kernel.digest for kernel in kernels}
 
 
 def _apart(before: Environment | None, after: Environment | None) -> str:

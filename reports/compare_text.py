@@ -5,14 +5,13 @@ from collections.abc import Iterable, Sequence
 
 from tabulate import tabulate
 
-from reports.compare import Change, Comparison, Difference, Kind, SpeedChange
+from reports.compare import Change, Comparison, Difference, Kind
 from reports.record import Record
-from reports.store import Run
 from reports.style import MARKDOWN, TERMINAL, Style, more
 from reports.verdict import judge, speed_figures
 from reports.words import DASH, TIMES
 
-__all__ = ["comparison_markdown", "comparison_text"]
+__all__ = ["comparison_markdown", "comparison_text", "headline"]
 
 LINES = 40
 """Lines of one section that are written; the rest is counted."""
@@ -21,15 +20,16 @@ NOTHING = "nothing"
 
 def comparison_text(found: Comparison) -> str:
     """The comparison for the terminal."""
-    return "\n\n".join([_headline(found, TERMINAL), *_sections(found, TERMINAL)]) + "\n"
+    return "\n\n".join([headline(found), *_sections(found, TERMINAL)]) + "\n"
 
 
 def comparison_markdown(found: Comparison) -> str:
     """The comparison for the step summary of a CI."""
-    return "\n\n".join([f"## {_headline(found, MARKDOWN)}", *_sections(found, MARKDOWN)]) + "\n"
+    return "\n\n".join([f"## {headline(found, MARKDOWN)}", *_sections(found, MARKDOWN)]) + "\n"
 
 
-def _headline(found: Comparison, style: Style) -> str:
+def headline(found: Comparison, style: Style = TERMINAL) -> str:
+    """Whether anything is worse, and how much is different, in a line."""
     counts = Counter(change.kind for change in found.changes)
     parts = [f"{counts[kind]:,} {kind}" for kind in Kind if counts[kind]]
     slower = sum(change.worse for change in found.speeds)
@@ -44,7 +44,7 @@ def _headline(found: Comparison, style: Style) -> str:
 def _sections(found: Comparison, style: Style) -> list[str]:
     sections = [
         _differences("What the runs were made with", found.environment, style),
-        *(_checks(kind, found.changes, style) for kind in (Kind.REGRESSED, Kind.LOST)),
+        *(_checks(kind, found.changes, style) for kind in (Kind.REGRESSED, Kind.LOST, Kind.WAIVED)),
         _speeds(found, style),
         _findings(found, style),
         _mapping(found, style),
@@ -95,7 +95,9 @@ def _speeds(found: Comparison, style: Style) -> str:
     if found.speed_means is None:
         return f"{title}\n{style.bullet}no speed was measured in both runs"
     before, after, number = found.speed_means
-    mean = f"{style.bullet}geometric mean over the {number:,} measured in both: {before:.3f}{TIMES} to {after:.3f}{TIMES}"
+    mean = (
+        f"{style.bullet}geometric mean over the {number:,} measured in both: {before:.3f}{TIMES} to {after:.3f}{TIMES}"
+    )
     if not found.speeds:
         return f"{title}\n{mean}; none moved"
     rows = [

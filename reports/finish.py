@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+from reports.compare import compare
+from reports.compare_text import headline
 from reports.html import render_html
 from reports.store import read_run, write_whole
 from reports.summary import markdown_summary, text_summary
@@ -18,8 +20,10 @@ def render_all(run_folder: Path) -> str:
     return conclude(run_folder)[0]
 
 
-def conclude(run_folder: Path) -> tuple[str, bool]:
+def conclude(run_folder: Path, baseline: Path | None = None) -> tuple[str, bool]:
     """``render_all``, and whether the verdict fails the run: one reading of the results for both.
+
+    With ``baseline``, the folder of an earlier run, the text says in a line what is different.
 
     Raises:
         RunError: there is no readable run in the folder.
@@ -28,4 +32,7 @@ def conclude(run_folder: Path) -> tuple[str, bool]:
     run = read_run(run_folder)
     write_whole(run_folder / HTML, render_html(run))
     write_whole(run_folder / MARKDOWN, markdown_summary(run))
-    return f"{text_summary(run)}\nReport: {run_folder / HTML}\n", judge_run(run).fails
+    text = f"{text_summary(run)}\nReport: {run_folder / HTML}\n"
+    if baseline is not None:
+        text += f"{headline(compare(read_run(baseline), run))}\n  python -m reports compare {baseline} {run_folder}\n"
+    return text, judge_run(run).fails

@@ -12,6 +12,7 @@ import msgspec
 from cases.axes import Phase, Property
 
 __all__ = [
+    "DECIDED",
     "SCHEMA",
     "Determinism",
     "Engagement",
@@ -69,6 +70,10 @@ class Speed(StrEnum):
     SLOWER = "SLOWER"
     INCONCLUSIVE = "INCONCLUSIVE"
     NOT_MEASURED = "NOT_MEASURED"
+
+
+DECIDED = frozenset({Speed.FASTER, Speed.SAME, Speed.SLOWER})
+"""Verdicts that say something of the kernel."""
 
 
 class Determinism(StrEnum):

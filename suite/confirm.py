@@ -1,11 +1,12 @@
-"""Repeats in a fresh process what was measured as SLOWER, before it is reported.
+"""Repeats a speed in a fresh process before it is reported: one that is SLOWER, and one whose verdict is another than
+that of an earlier run (``--baseline``).
 
 Where code and memory happen to lie, and what a process did before, can make one arm slower all along, and no interval
-sees it. So a slower kernel must be slower in two processes (``suite.fresh``). Runs in the controller, imports no torch,
-and rewrites the records.
+sees it. So what is a claim about somebody's kernel must hold in two processes (``suite.fresh``). Runs in the
+controller, imports no torch, and rewrites the records.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +14,11 @@ import msgspec
 
 from cases.axes import Property, Tier
 from reports import store
-from reports.record import Record, Speed
+from reports.record import DECIDED, Record, Speed
 from suite import fresh
 from suite.options import Options
 
-__all__ = ["SECONDS", "awaiting", "confirm", "judged"]
+__all__ = ["SECONDS", "awaiting", "changed", "confirm", "judged"]
 
 SECONDS = {Tier.SMOKE: 15.0, Tier.CORE: 60.0, Tier.FULL: 1800.0}
 """Time for all confirmations of a run. What is not reached stays INCONCLUSIVE and says so."""
@@ -37,9 +38,24 @@ def awaiting(records: Sequence[Record]) -> list[Record]:
     ]
 
 
+def changed(records: Iterable[Record], baseline: Iterable[Record]) -> list[Record]:
+    """The speeds that were decided in both runs, and otherwise in the baseline."""
+    before = {(r.case, r.phase): r.speed for r in baseline if r.property is Property.SPEED}
+    return [
+        record
+        for record in records
+        if record.property is Property.SPEED
+        and record.speed in DECIDED
+        and before.get((record.case, record.phase), record.speed) in DECIDED - {record.speed}
+    ]
+
+
 def confirm(folder: Path, options: Options, facts: dict[str, Any]) -> int:
     """Repeat the claims of a run and rewrite their records; returns how many could not be repeated in time."""
-    claims = awaiting(store.read_run(folder).records)
+    records = store.read_run(folder).records
+    claims = awaiting(records)
+    if options.baseline is not None:
+        claims += changed(records, store.read_run(options.baseline).records)
     if not claims:
         return 0
     limit = SECONDS[options.selection.tier]
@@ -52,21 +68,21 @@ def confirm(folder: Path, options: Options, facts: dict[str, Any]) -> int:
 
 
 def judged(record: Record, answer: dict[str, Any]) -> Record:
-    """The record of a claim after its repetition: SLOWER if the fresh process says so too, else INCONCLUSIVE."""
+    """The record of a claim after its repetition: as claimed if the fresh process says so too, else INCONCLUSIVE."""
     figures = "ratio", "low", "high"
+    claimed = Speed(str(record.measures["claimed"]))
     here = "{:.3f}× ({:.3f} to {:.3f})".format(*(float(str(record.measures[name])) for name in figures))
     again: dict[str, Any] = {}
     if "error" in answer:
-        unmet = f"SLOWER at {here}, and no answer from a fresh process: {answer['error']}"[:2000]
+        unmet = f"{claimed} at {here}, and no answer from a fresh process: {answer['error']}"[:2000]
     else:
         again = {f"again_{name}": answer[name] for name in figures} | {"again": answer["claimed"]}
         there = "{:.3f}× ({:.3f} to {:.3f})".format(*(answer[name] for name in figures))
-        unmet = f"SLOWER at {here}, and in a fresh process {answer['claimed']} at {there}"
-    slower = again.get("again") == Speed.SLOWER
-    message = f"{here}, in a fresh process {there}" if slower else f"{here}: {unmet}"
+        unmet = f"{claimed} at {here}, and in a fresh process {answer['claimed']} at {there}"
+    holds = again.get("again") == claimed
     return msgspec.structs.replace(
         record,
-        speed=Speed.SLOWER if slower else Speed.INCONCLUSIVE,
-        message=message,
-        measures={**record.measures, **again, "unmet": "" if slower else unmet},
+        speed=claimed if holds else Speed.INCONCLUSIVE,
+        message=f"{here}, in a fresh process {there}" if holds else f"{here}: {unmet}",
+        measures={**record.measures, **again, "unmet": "" if holds else unmet},
     )

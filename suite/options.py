@@ -61,6 +61,8 @@ class Options:
     shard: tuple[int, int]
     out: Path | None
     resume: Path | None
+    baseline: Path | None
+    """An earlier run: a speed with another verdict than there is repeated before it is reported."""
     waivers: tuple[Waiver, ...]
     """Known faults of the stack: the suite's own, or those of ``--waivers``."""
     strict: bool
@@ -153,7 +155,8 @@ def read(namespace: argparse.Namespace) -> Options:
         budget=BUDGETS[tier] if namespace.budget is None else _seconds("--budget", namespace.budget),
         shard=(1, 1) if namespace.shard is None else _shard(namespace.shard),
         out=None if namespace.out is None else Path(namespace.out),
-        resume=None if namespace.resume is None else _existing_run(Path(namespace.resume)),
+        resume=None if namespace.resume is None else _existing_run("--resume", Path(namespace.resume)),
+        baseline=None if namespace.baseline is None else _existing_run("--baseline", Path(namespace.baseline)),
         waivers=_waivers([Path(text) for text in namespace.waivers] or [SHIPPED]),
         strict=bool(namespace.strict),
         choices=_choices(namespace),
@@ -267,9 +270,9 @@ def _waivers(paths: list[Path]) -> tuple[Waiver, ...]:
         raise OptionError(f"--waivers {error}") from None
 
 
-def _existing_run(path: Path) -> Path:
+def _existing_run(option: str, path: Path) -> Path:
     if not (path / "results.jsonl").is_file():
-        raise OptionError(f"--resume {path}: no results.jsonl there; give the folder of an earlier run")
+        raise OptionError(f"{option} {path}: no results.jsonl there; give the folder of an earlier run")
     return path
 
 

@@ -91,7 +91,7 @@ class Watcher:
         # Imported here: only the end of a run has to wait for the chart library.
         from reports.finish import conclude
 
-        self._text, fails = conclude(opened.folder)
+        self._text, fails = conclude(opened.folder, self._options.baseline)
         if session.exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED and opened.done:
             # Resumed with nothing left to do.
             session.exitstatus = pytest.ExitCode.OK

@@ -72,6 +72,15 @@ def test_another_failure_of_the_same_check_stays_a_failure_and_says_why() -> Non
     assert "waiver V6 does not apply: it knows a failure that says 'Revision Not Found'" in record.message
 
 
+def test_of_several_waivers_for_one_check_the_one_that_knows_the_failure_counts() -> None:
+    """Fault: the first waiver in the file speaks for the check, and another release's known fault fails the run."""
+    known = [waiver(id="V1", seen="no attribute"), waiver(), waiver(id="V41", versions="<5.21")]
+    assert waived(failure(), known, PACKAGES, "cpu").waiver == "V6"
+    neither = waived(failure(), [known[0], known[2]], PACKAGES, "cpu")
+    assert neither.outcome is Outcome.FAIL
+    assert all(f"waiver {name} does not apply" in neither.message for name in ("V1", "V41"))
+
+
 @pytest.mark.parametrize("versions", ["<5.22", ">=5.22.3", "==5.21.*"])
 def test_outside_its_versions_a_waiver_does_not_apply_and_says_so(versions: str) -> None:
     """Fault: a fault that was thought to be mended, waived for ever."""

@@ -6,7 +6,7 @@ import pytest
 
 from cases.axes import Phase, Property
 from reports.record import Outcome, Record, Speed
-from suite.confirm import AWAITS, awaiting, judged
+from suite.confirm import AWAITS, awaiting, changed, judged
 
 
 def claim(**changes: Any) -> Record:
@@ -57,3 +57,16 @@ def test_only_claims_of_slower_are_repeated() -> None:
     faster = claim(speed=Speed.FASTER, measures={"ratio": 2.0, "unmet": ""})
     noisy = claim(measures={"ratio": 0.8, "claimed": "SLOWER", "unmet": "the session is NOISY"})
     assert awaiting([faster, noisy, claim(), claim(property=Property.MEMORY)]) == [claim()]
+
+
+def test_a_verdict_that_changed_since_the_baseline_is_repeated() -> None:
+    """Fault: the layout of one process reported as progress, or as a step back, between two releases."""
+    before = claim(speed=Speed.SAME)
+    now = claim(speed=Speed.FASTER, measures={"ratio": 1.2, "low": 1.1, "high": 1.3, "claimed": "FASTER", "unmet": ""})
+    assert changed([now], [before]) == [now]
+    for baseline in ([], [now], [claim()], [claim(speed=Speed.SAME, phase=Phase.PREFILL)]):
+        assert changed([now], baseline) == []
+    assert judged(now, answer("FASTER", 1.2)).speed is Speed.FASTER
+    doubted = judged(now, answer("SAME", 1.0))
+    assert doubted.speed is Speed.INCONCLUSIVE
+    assert str(doubted.measures["unmet"]).startswith("FASTER at 1.200×")

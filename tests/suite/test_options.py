@@ -18,7 +18,7 @@ def namespace(**given: Any) -> argparse.Namespace:
             name: []
             for name in ("model", "dtype", "mode", "attention", "mapping", "kernel", "trust", "case", "waivers")
         },
-        **dict.fromkeys(("kernels", "shard", "budget", "out", "resume"), None),
+        **dict.fromkeys(("kernels", "shard", "budget", "out", "resume", "baseline"), None),
         "device": "auto",
         "tier": "core",
         "hub": "auto",
@@ -56,6 +56,7 @@ def namespace(**given: Any) -> argparse.Namespace:
         ({"budget": "nan"}, "above 0"),
         ({"resume": "/no/such/run"}, "results.jsonl"),
         ({"out": "a", "resume": "b"}, "give one of them"),
+        ({"baseline": "/no/such/run"}, "--baseline /no/such/run: no results.jsonl there"),
     ],
 )
 def test_an_impossible_value_is_refused_with_what_would_be_accepted(given: dict[str, Any], accepted: str) -> None:
