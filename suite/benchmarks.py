@@ -13,7 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pytest_benchmark.logger import Logger
+from pytest_benchmark.session import PerformanceRegression
 from pytest_benchmark.stats import Metadata
+from pytest_benchmark.utils import get_machine_id, load_storage
 
 from cases.axes import Property
 from reports import store
@@ -24,6 +27,8 @@ from suite.options import Options
 
 __all__ = ["Feed", "Switches", "entries", "take_over"]
 
+OPTIONS = {"timer": "perf_counter", "disable_gc": True, "warmup": True}
+"""How the samples were taken, in pytest-benchmark's words; its own rounds and times are not what ended sampling."""
 FEW = 6
 """Groups whose table is shown without being asked for: each takes seven lines of the terminal."""
 
@@ -57,11 +62,35 @@ def take_over(option: argparse.Namespace) -> Switches:
         )
         if only and disable and not enable:
             raise pytest.UsageError("--benchmark-only and --benchmark-disable: give one of them")
+        _refuse(option)
         kept = [only, skip and not only, enable or not disable]
         option.kernel_suite_switches = kept
     option.benchmark_only = option.benchmark_skip = option.benchmark_enable = False
     option.benchmark_disable = True
     return Switches(*kept)
+
+
+def _refuse(option: argparse.Namespace) -> None:
+    """Say at the start what pytest-benchmark says once all is measured, and then by a traceback."""
+    written, compared = getattr(option, "benchmark_json", None), getattr(option, "benchmark_compare", None)
+    if written is not None and not written.parent.is_dir():
+        raise pytest.UsageError(
+            f"--benchmark-json {written}: there is no folder {written.parent}; make it, or choose another file"
+        )
+    if not getattr(option, "benchmark_compare_fail", None):
+        return
+    if not compared:
+        raise pytest.UsageError(
+            "--benchmark-compare-fail: expected --benchmark-compare too, for the saved run to compare with"
+        )
+    storage = load_storage(
+        option.benchmark_storage, logger=Logger(), default_machine_id=get_machine_id(), netrc=option.benchmark_netrc
+    )
+    if not any(storage.load(*(() if compared is True else (compared,)))):
+        name = "" if compared is True else f" {compared}"
+        raise pytest.UsageError(
+            f"--benchmark-compare{name}: no such saved run in {storage}; make one with --benchmark-save"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,10 +116,12 @@ class Feed:
     options: Options
     facts: dict[str, Any]
     left_out: int = field(default=0, init=False)
+    _session: pytest.Session | None = field(default=None, init=False)
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
-    def pytest_sessionfinish(self, exitstatus: int) -> Iterator[None]:
+    def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> Iterator[None]:
         """All workers are done: repeat what must be repeated, then fill in, then let pytest-benchmark finish."""
+        self._session = session
         if exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
             confirm(self.folder, self.options, self.facts)
         self.fill()
@@ -102,14 +133,23 @@ class Feed:
         if session is None:
             return
         run = store.read_run(self.folder)
-        session.benchmarks.extend(entries(judge(run.records, run.environment).speedups.measured, session.options))
+        # Off while xdist was at work; from here on it is to warn, as ever, where it has nothing to save.
+        session.disabled = not self.facts["timing"]
+        session.benchmarks.extend(entries(judge(run.records, run.environment).speedups.measured))
         asked = any(str(word).startswith("--benchmark") for word in self.config.invocation_params.args)
         if not asked and len(session.benchmarks) > 2 * FEW:
             self.left_out = len(session.benchmarks) // 2
             session.quiet = True
 
-    def pytest_terminal_summary(self, terminalreporter: Any) -> None:
-        """Say that there is a table."""
+    @pytest.hookimpl(wrapper=True)
+    def pytest_terminal_summary(self, terminalreporter: Any) -> Iterator[None]:
+        """Say that there is a table; fail, without a traceback, where ``--benchmark-compare-fail`` does."""
+        try:
+            yield
+        except PerformanceRegression as regression:
+            terminalreporter.write_line(f"{regression} (--benchmark-compare-fail)", red=True)
+            if self._session is not None and self._session.exitstatus == pytest.ExitCode.OK:
+                self._session.exitstatus = pytest.ExitCode.TESTS_FAILED
         if self.left_out:
             terminalreporter.write_line(
                 f"pytest-benchmark has {self.left_out} groups of two; --benchmark-enable prints them, "
@@ -117,7 +157,7 @@ class Feed:
             )
 
 
-def entries(measured: Iterable[Record], options: dict[str, Any]) -> Iterator[Any]:
+def entries(measured: Iterable[Record]) -> Iterator[Any]:
     """Two entries for each speed that counts: PyTorch's samples and the kernel's."""
     for record in measured:
         phase = record.phase.value if record.phase else ""
@@ -138,12 +178,11 @@ def entries(measured: Iterable[Record], options: dict[str, Any]) -> Iterator[Any
                 params={"case": record.case, "phase": phase, "arm": arm},
                 extra_info={**info, "arm": arm},
             )
-            yield _metadata(source, samples, int(str(record.measures.get("inner_calls", 1))), options)
+            yield _metadata(source, samples, int(str(record.measures.get("inner_calls", 1))))
 
 
-def _metadata(source: _Source, samples: Sequence[float], calls: int, options: dict[str, Any]) -> Any:
-    shown = {name: value for name, value in options.items() if not name.startswith("cprofile")}
+def _metadata(source: _Source, samples: Sequence[float], calls: int) -> Any:
     make: Any = Metadata  # pytest-benchmark leaves it untyped
-    entry = make(source, iterations=calls, options=shown)
+    entry = make(source, iterations=calls, options=OPTIONS)
     entry.stats.data.extend(samples)
     return entry

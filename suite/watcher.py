@@ -1,6 +1,7 @@
 """Hooks of the pytest controller while a run goes on: progress, workers that are lost, and the end of the run."""
 
 import time
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -81,9 +82,12 @@ class Watcher:
         recorder = Recorder(session.folder, options.rerun, options.waivers, session.device.device)
         return recorder.write(case, checked, finding, requirements=_cited(case, checked), seconds=seconds)
 
-    @pytest.hookimpl(trylast=True)
-    def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """Close the run; a run that pytest likes and the report does not is red all the same."""
+    @pytest.hookimpl(wrapper=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> Iterator[None]:
+        """Close the run; a run that pytest likes and the report does not is red all the same.
+
+        A wrapper, so that the report is written whatever becomes of the files of other plugins.
+        """
         opened = self._session
         if self._progress:
             self._progress.close()
@@ -97,6 +101,7 @@ class Watcher:
             session.exitstatus = pytest.ExitCode.OK
         if session.exitstatus == pytest.ExitCode.OK and fails:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
+        yield
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         """The short table, and where the long one is."""

@@ -1,6 +1,7 @@
 """How speeds come into pytest-benchmark: its switches understood, two entries for what counts, none for the rest."""
 
 from argparse import Namespace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -53,6 +54,27 @@ def test_only_and_disable_together_are_refused() -> None:
         take_over(options(only=True, disable=True))
 
 
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"json": Path("/nowhere/at/all.json")}, "--benchmark-json /nowhere/at/all.json: there is no folder"),
+        ({"compare_fail": ["min:5%"]}, "expected --benchmark-compare too"),
+        ({"compare_fail": ["min:5%"], "compare": True}, "--benchmark-compare: no such saved run in"),
+        ({"compare_fail": ["min:5%"], "compare": "0007"}, "--benchmark-compare 0007: no such saved run in"),
+    ],
+)
+def test_what_cannot_be_written_or_compared_is_refused_before_anything_is_measured(
+    changes: dict[str, Any], said: str, tmp_path: Path
+) -> None:
+    """Fault: a night of measuring that ends in a traceback over a folder that is not there."""
+    given = {"json": None, "compare": [], "compare_fail": None, "storage": f"file://{tmp_path}", "netrc": "", **changes}
+    option = options()
+    for name, value in given.items():
+        setattr(option, f"benchmark_{name}", value)
+    with pytest.raises(pytest.UsageError, match=said):
+        take_over(option)
+
+
 def record(**changes: Any) -> Record:
     fields: dict[str, Any] = {
         "case": "llama-tiny/f32/inference/eager/bundled",
@@ -75,7 +97,7 @@ def record(**changes: Any) -> Record:
 
 def test_both_arms_are_entries_of_one_group_with_their_own_samples() -> None:
     """Fault: a table in which the arms cannot be compared, or are exchanged."""
-    pytorch, kernel = entries([record()], {"min_rounds": 5, "cprofile": False})
+    pytorch, kernel = entries([record()])
     assert pytorch.group == kernel.group == "llama-tiny/f32/inference/eager/bundled decode"
     assert pytorch.fullname != kernel.fullname
     assert pytorch.stats.median == pytest.approx(0.3)
@@ -86,8 +108,9 @@ def test_both_arms_are_entries_of_one_group_with_their_own_samples() -> None:
         assert (entry.extra_info["low"], entry.extra_info["high"]) == (1.9, 2.1)
         assert entry.extra_info["verdict"] == "FASTER"
         assert entry.as_dict()["stats"]["rounds"] == 2
+        assert entry.as_dict()["options"]["disable_gc"] is True
 
 
 def test_what_has_no_samples_has_no_entry() -> None:
     """Fault: an entry for a kernel that was never timed."""
-    assert list(entries([record(measures={"ratio": 2.0})], {})) == []
+    assert list(entries([record(measures={"ratio": 2.0})])) == []

@@ -228,8 +228,12 @@ def test_a_kernel_without_a_build_for_this_device_is_a_fallback_and_has_no_speed
     out = tmp_path / "out"
     kernel = f"RMSNorm={repository}:Norm"
     case = "llama-tiny/f32/inference/sdpa/user"
-    done = suite("--device", "cpu", "--hub", "embedded", "--kernel", kernel, "--case", case, "--out", str(out))
+    saved = tmp_path / "benchmarks.json"
+    words = ["--device", "cpu", "--hub", "embedded", "--kernel", kernel, "--case", case, "--out", str(out)]
+    done = suite(*words, f"--benchmark-json={saved}")
     assert done.returncode == 1
+    assert "Not saving anything" in done.stderr, "pytest-benchmark has no entry, and says so"
+    assert not saved.exists()
     assert "FALLBACK" in done.stdout
     assert "CANNOT_LOAD" in done.stdout
     found = records(out)
