@@ -101,6 +101,9 @@ class Audit(msgspec.Struct, frozen=True, kw_only=True):
     """Version whose order of modes the forecast follows."""
     entries: Many[Entry]
     """Every entry of the mapping, sorted."""
+    defaults: Annotated[dict[Short, Short], msgspec.Meta(max_length=20_000)] = {}
+    """What Transformers takes from the Hub outside of the mapping: what stands in for an attention implementation, the
+    revision of an attention kernel without a pin, and the modules that it loads by a short name."""
     carried: Many[Short]
     """Names that classes and functions of this Transformers carry, sorted."""
     remarks: Many[Remark]

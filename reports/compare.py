@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from cases.axes import Phase, Property
-from reports.audit import Audit, Entry, Remark, read_audit
+from reports.audit import Audit, Remark, read_audit
 from reports.controls import is_control
 from reports.record import DECIDED, Environment, Outcome, Record, Speed
 from reports.store import Run
@@ -106,7 +106,7 @@ class Comparison:
     environment: tuple[Difference, ...]
     """Device, driver, packages, tier, Hub, commit of the suite."""
     mapping: tuple[Difference, ...]
-    """Entries of the default mapping of Transformers."""
+    """What Transformers takes from the Hub by itself: entries of its default mapping, and what stands outside of it."""
     remarks: tuple[tuple[Remark, bool], ...]
     """What the audit says of the mapping in one run only; True: in the later one."""
     audited: bool
@@ -208,18 +208,18 @@ def _differing(before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[
 
 
 def _mapping(before: Audit, after: Audit) -> tuple[Difference, ...]:
-    return tuple(_differing(_entries(before.entries), _entries(after.entries)))
+    return tuple(_differing(_entries(before), _entries(after)))
 
 
-def _entries(entries: Iterable[Entry]) -> dict[str, str]:
-    """Place in the mapping to what stands there."""
+def _entries(audit: Audit) -> dict[str, str]:
+    """Place in the mapping, or outside of it, to what stands there."""
     found: dict[str, list[str]] = {}
-    for entry in entries:
+    for entry in audit.entries:
         consent = ", trust_remote_code" if entry.trusted else ""
         capability = f", capability {entry.capabilities}" if entry.capabilities else ""
         text = f"{entry.repository}@{entry.pin}:{entry.layer}{capability}{consent}"
         found.setdefault(f"{entry.name} on {entry.device}, {entry.mode}", []).append(text)
-    return {place: "; ".join(sorted(texts)) for place, texts in found.items()}
+    return {place: "; ".join(sorted(texts)) for place, texts in found.items()} | audit.defaults
 
 
 def _remarks(before: Audit, after: Audit) -> tuple[tuple[Remark, bool], ...]:

@@ -22,7 +22,7 @@ from reports.audit import AUDIT, Audit, Forecast, Remark, read_audit
 from reports.store import RunError, write_whole
 from suite.audit_hub import hub_remarks
 from suite.forecast import forecast
-from suite.mapping import default_mapping
+from suite.mapping import default_mapping, defaults
 from suite.mapping_audit import carried_names, remarks
 
 __all__ = ["audit", "keep", "main"]
@@ -45,6 +45,7 @@ def audit(hub: str = "") -> Audit:
         transformers=version("transformers"),
         kernels=version("kernels"),
         entries=entries,
+        defaults=defaults(),
         carried=tuple(sorted(carried)),
         remarks=tuple(sorted(found)),
         forecast=tuple(line for device in Device for line in forecast(entries, carried, device)),

@@ -10,16 +10,32 @@ from typing import Any
 
 import kernels
 from kernels.layer.globals import _KERNEL_MAPPING
+from transformers import modeling_flash_attention_utils as flash
 from transformers.integrations import hub_kernels
 
 from reports.audit import Entry
 
-__all__ = ["default_mapping"]
+__all__ = ["default_mapping", "defaults"]
 
 
 def default_mapping() -> tuple[Entry, ...]:
     """Every entry, sorted. The registry of this process stays as it was."""
     return contextvars.Context().run(_read)
+
+
+def defaults() -> dict[str, str]:
+    """What is taken from the Hub outside of the mapping; the meaning is that of ``Audit.defaults``."""
+    found = {
+        f"attn_implementation={name!r}": repository
+        for name, repository in getattr(flash, "FLASH_ATTN_KERNEL_FALLBACK", {}).items()
+    }
+    devices = getattr(flash, "FLASH_ATTN_KERNEL_DEVICES", {})
+    for repository, number in getattr(flash, "FLASH_ATTN_KERNEL_VERSIONS", {}).items():
+        found[f"{repository} without a pin"] = f"v{number} for {', '.join(devices.get(repository, ('all devices',)))}"
+    for name, pin in getattr(hub_kernels, "_HUB_KERNEL_MAPPING", {}).items():
+        revision = pin.get("revision") or f"v{pin.get('version', 1)}"
+        found[f"module {name!r}"] = f"{pin.get('repo_id')}@{revision}"
+    return found
 
 
 def _read() -> tuple[Entry, ...]:

@@ -97,20 +97,22 @@ def test_entries_of_the_mapping_that_changed_are_named(tmp_path: Path) -> None:
     def entry(name: str, version: int) -> Entry:
         return Entry(name, "cuda", "INFERENCE", "kernels-community/norm", "Norm", version, None, trusted=False)
 
-    def audit(*entries: Entry, remarks: tuple[Remark, ...] = ()) -> bytes:
+    def audit(*entries: Entry, remarks: tuple[Remark, ...] = (), flash: int = 3) -> bytes:
         known: dict[str, Any] = {"carried": (), "forecast": (), "remarks": remarks, "entries": entries}
+        known["defaults"] = {"org/flash without a pin": f"v{flash}"}
         return msgspec.json.encode(Audit(transformers="5", kernels="0", **known))
 
     first, second = run(tmp_path / "first", record()), run(tmp_path / "second", record())
     assert "unknown: a run without audit.json" in comparison_text(compare(read_run(first), read_run(second)))
     (first / AUDIT).write_bytes(audit(entry("RMSNorm", 1), entry("SiLU", 1)))
     dead = Remark(Kind.DEAD_NAME, "GeLU", "", "nothing carries it")
-    (second / AUDIT).write_bytes(audit(entry("RMSNorm", 2), entry("GeLU", 1), remarks=(dead,)))
+    (second / AUDIT).write_bytes(audit(entry("RMSNorm", 2), entry("GeLU", 1), remarks=(dead,), flash=4))
     said = comparison_text(compare(read_run(first), read_run(second)))
     place = "on cuda, INFERENCE: "
     assert f"RMSNorm {place}kernels-community/norm@v1:Norm to kernels-community/norm@v2:Norm" in said
     assert f"SiLU {place}kernels-community/norm@v1:Norm to nothing" in said
     assert f"GeLU {place}nothing to kernels-community/norm@v1:Norm" in said
+    assert "org/flash without a pin: v3 to v4" in said
     assert "new remark, dead name: GeLU: nothing carries it" in said
 
 
