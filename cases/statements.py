@@ -67,7 +67,7 @@ layers.table, layers.table#dead, layers.xpu_cover
 
 _APART = """
 attn.gqa, attn.choose, attn.hub, attn.hub#name, attn.hub#broken, attn.hub#window, attn.hub#sink
-attn.fallback, attn.nvidia_only, attn.pin_tag, attn.pin_tag#slash, attn.pin_semver
+attn.hub#softcap, attn.fallback, attn.nvidia_only, attn.pin_tag, attn.pin_tag#slash, attn.pin_semver
 attn.trust, attn.trust#nested, attn.trust#again, attn.with_layers
 layers.default, layers.lazy, layers.lazy#trust, layers.fallback, layers.fallback#pickle
 mode.follow, mode.follow#config, mode.follow#off, mode.follow#compiled, mode.follow#backward, mode.follow#device

@@ -1,8 +1,8 @@
 """Does an attention repository have the functions that Transformers calls, with the parameters that it passes?
 
 Transformers looks at the signature of the function once and leaves out what it does not take: a window or a sink that
-the kernel has no parameter for is dropped without a word, and only a soft-cap raises (design/upstream-facts, V13).
-Whether a model needs a feature is for the checks of its cases; here the features are listed.
+the kernel has no parameter for is dropped without a word, and only a soft-cap raises, from 5.21 on
+(design/upstream-facts, V13). Whether a model needs a feature is for the checks of its cases; here they are listed.
 """
 
 import inspect

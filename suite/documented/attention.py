@@ -116,6 +116,12 @@ def sink(stack: Stack) -> str:
     return _honoured(stack, "gpt-oss-tiny", "embedded/no-sinks", "attention sinks")
 
 
+@check("attn.hub#softcap")
+def softcap(stack: Stack) -> str:
+    """Fault V13: a soft-cap that the kernel cannot take is left out without a word, until Transformers 5.21."""
+    return _honoured(stack, "gemma2-tiny", "embedded/no-softcap", "a softcap")
+
+
 @check("attn.fallback")
 def fallback(stack: Stack) -> str:
     """Fault: without the compiled package flash attention is refused, or something else runs under its name."""

@@ -99,6 +99,7 @@ def flash_attn_varlen_func(
 """
 NO_WINDOW = WITHOUT.format(others="softcap=0.0, s_aux=None", passed="softcap=softcap, s_aux=s_aux")
 NO_SINKS = WITHOUT.format(others="window_size=(-1, -1), softcap=0.0", passed="window_size=window_size, softcap=softcap")
+NO_SOFTCAP = WITHOUT.format(others="window_size=(-1, -1), s_aux=None", passed="window_size=window_size, s_aux=s_aux")
 MLP = (ROOT / "mlp" / "v1" / "build" / "torch-cpu" / "layers.py").read_text(encoding="utf-8")
 
 Files = Mapping[str, str]
@@ -156,6 +157,7 @@ def served(folder: Path, device: str, defaults: Iterable[Entry], flash: Mapping[
         one("no-functions", norm(PLAIN)),
         one("no-window", {"__init__.py": NO_WINDOW, "attention.py": ATTENTION}),
         one("no-sinks", {"__init__.py": NO_SINKS, "attention.py": ATTENTION}),
+        one("no-softcap", {"__init__.py": NO_SOFTCAP, "attention.py": ATTENTION}),
         one("unconverted", norm(MLP.replace("    conversion_mapping =", "    not_the_mapping ="))),
         _versioned(folder, "versioned", norm(PLAIN), norm(SCALED)),
         _versioned(folder, "versioned-attention", attention, {**attention, "extra.py": "VERSION = 2\n"}),
