@@ -90,6 +90,11 @@ class Session:
         lock = [msgspec.to_builtins(kernel) for kernel in kernels]
         (self.folder / store.LOCK).write_bytes(msgspec.json.format(msgspec.json.encode(lock), indent=2))
 
+    def left(self, exit_status: int) -> None:
+        """Write down the status that the process ends with, which the report may have changed."""
+        self.environment = msgspec.structs.replace(self.environment, exit_status=exit_status)
+        self._write()
+
     def _write(self) -> None:
         (self.folder / store.ENVIRONMENT).write_bytes(msgspec.json.format(encode(self.environment), indent=2))
 

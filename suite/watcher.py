@@ -101,6 +101,7 @@ class Watcher:
             session.exitstatus = pytest.ExitCode.OK
         if session.exitstatus == pytest.ExitCode.OK and fails:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
+        opened.left(int(session.exitstatus))
         yield
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:

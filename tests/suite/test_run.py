@@ -183,6 +183,7 @@ def test_a_run_is_resumed_without_repeating_what_is_recorded(run: Run) -> None:
     done = suite("--device", "cpu", "--hub", "embedded", "--resume", str(run[1]), *CHOICES)
     assert done.returncode == 0, done.stdout[-2000:]
     assert {key for key in records(run[1]) if not key[0].startswith("control/")} <= before
+    assert json.loads((run[1] / "environment.json").read_text(encoding="utf-8"))["exit_status"] == 0
 
 
 def test_a_run_is_not_resumed_with_other_choices(run: Run) -> None:
