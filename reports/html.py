@@ -15,7 +15,7 @@ import jinja2
 import msgspec
 from markupsafe import Markup
 
-from reports import chart, qualification, requirements, views
+from reports import chart, determinism, qualification, requirements, views
 from reports.clean import clean, one_line
 from reports.evidence import Ledger
 from reports.payload import pack, payload
@@ -86,7 +86,6 @@ def render_html(run: Run) -> str:
     shown = chart.both_ends(rows)
     specification = chart.specification(shown) if shown else None
     accuracies, largest_errors = views.accuracy(run.records)
-    grade_rows, unrepeatable = views.grades(run.records)
     scripts = [*(_chart_scripts() if shown else ()), _page_script()]
     return (
         _templates()
@@ -103,8 +102,8 @@ def render_html(run: Run) -> str:
             ledger=views.ledger_lines(ledger),
             accuracies=accuracies,
             largest_errors=largest_errors,
-            grade_rows=grade_rows,
-            unrepeatable=unrepeatable,
+            repeatability=determinism.repeatability(run.records),
+            unrepeatable=determinism.notable(run.records),
             speed_rows=_table_of_speeds(shown),
             speed_groups=chart.speed_groups(rows),
             speed_total=len(rows),

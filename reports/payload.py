@@ -20,6 +20,9 @@ __all__ = ["pack", "payload"]
 LIST_LIMIT = 12
 """Numbers of a list-valued measure that are carried; raw samples stay in results.jsonl."""
 
+LEFT_OUT = frozenset({"digest", "digest_pytorch"})
+"""Measures that say nothing to a reader, and hold nothing that could be compressed."""
+
 
 class _Table:
     """Gives each distinct string a number."""
@@ -96,6 +99,8 @@ def _measures(record: Record, text: _Table) -> list[Any]:
     """Name and value by turns. A string value is a list of its one index, to tell it from a number."""
     found: list[Any] = []
     for name, value in record.measures.items():
+        if name in LEFT_OUT:
+            continue
         found.append(text(name))
         if isinstance(value, str):
             found.append([text(value)])

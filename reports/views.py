@@ -1,4 +1,4 @@
-"""The tables of a report as plain data: matrix, ledger, correctness, determinism. Pure functions; every table is
+"""The tables of a report as plain data: matrix, ledger, correctness. Pure functions; every table is
 bounded and says how much it leaves out, and every string is cleaned, so that templates only lay out.
 """
 
@@ -6,14 +6,14 @@ import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from statistics import median
 from typing import Generic, TypeVar
 
 from cases.axes import Property
 from reports.clean import clean, one_line
 from reports.evidence import PLAIN, Ledger, case_of
-from reports.record import Determinism, Engagement, Outcome, Reason, Record
+from reports.record import Engagement, Outcome, Reason, Record
 from reports.verdict import FAILING, count, severity, worst
 
 __all__ = [
@@ -22,12 +22,10 @@ __all__ = [
     "Bounded",
     "Cell",
     "Failure",
-    "Grades",
     "LedgerLine",
     "Matrix",
     "accuracy",
     "failures",
-    "grades",
     "ledger_lines",
     "matrix",
     "severest",
@@ -269,36 +267,3 @@ def _bars(shares: Iterable[float]) -> tuple[int, ...]:
         # A share of exactly 1 is within the limit and belongs to the tenth bar.
         bars[min(9, int(share * 10)) if share <= 1 else 10 if share <= 2 else 11] += 1
     return tuple(bars)
-
-
-@dataclass(frozen=True, slots=True)
-class Grades:
-    """Determinism grades of one mapping."""
-
-    mapping: str
-    counts: dict[Determinism, int] = field(default_factory=dict)
-    ungraded: int = 0
-
-
-def grades(records: Iterable[Record], limit: int = 20) -> tuple[tuple[Grades, ...], Bounded[Record]]:
-    """Grades by mapping, and the records whose kernel is not bitwise repeatable."""
-    counted: defaultdict[str, Counter[Determinism | None]] = defaultdict(Counter)
-    notable: list[Record] = []
-    for record in records:
-        if record.property is not Property.DETERMINISM:
-            continue
-        case = case_of(record.case)
-        counted[case.mapping if case else OTHER][record.determinism] += 1
-        if record.determinism not in (None, Determinism.BITWISE):
-            notable.append(record)
-    order = list(Determinism)
-    notable.sort(key=lambda record: -order.index(record.determinism or Determinism.BITWISE))
-    rows = tuple(
-        Grades(
-            one_line(mapping, 60),
-            {grade: found[grade] for grade in Determinism if found[grade]},
-            found[None],
-        )
-        for mapping, found in sorted(counted.items())[:40]
-    )
-    return rows, Bounded.of(notable, limit)

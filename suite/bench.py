@@ -20,9 +20,8 @@ from cases.repositories import RepositoryInUse
 from cases.statements import Statement
 from reports.record import Engagement, Outcome, Reason, Record, Speed
 from reports.verdict import FAILING, severity
-from suite import checks, compiling, engagement, model_checks, probes, speed, state
+from suite import compiling, determinism, engagement, memory, model_checks, probes, speed, state
 from suite.finding import Finding
-from suite.memory import ran_out
 from suite.model_checks import ArmError
 from suite.outcomes import SKIPPED
 from suite.recorder import Recorder
@@ -213,6 +212,8 @@ class Bench:
             return missing
         if checked is Property.COMPILE:
             return compiling.check(subject, inductor=self._inductor)
+        if checked is Property.DETERMINISM:
+            return determinism.check(subject, self._timing)
         return _CHECKS[checked](subject)
 
     def _evident(self, subject: Subject, checked: Property) -> Finding | None:
@@ -238,7 +239,7 @@ class Bench:
             return self._raised(_whose(subject, error))
 
     def _raised(self, error: ArmError) -> Finding:
-        if ran_out(str(error)):
+        if memory.ran_out(str(error)):
             return Finding(Outcome.RESOURCE, None, f"{'the kernel' if error.kernel else 'PyTorch'} ran out: {error}")
         if error.kernel:
             return Finding(Outcome.FAIL, Reason.EXCEPTION, f"the kernel raised where PyTorch does not: {error}")
@@ -289,7 +290,6 @@ _CHECKS: dict[Property, Callable[[Subject], Finding]] = {
     Property.FORWARD: model_checks.forward,
     Property.GRADIENT: model_checks.gradient,
     Property.STATE: state.check,
-    Property.DETERMINISM: checks.determinism,
     Property.GENERATE: model_checks.generate,
-    Property.MEMORY: checks.memory,
+    Property.MEMORY: memory.check,
 }

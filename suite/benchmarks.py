@@ -22,7 +22,7 @@ from cases.axes import Property
 from reports import store
 from reports.record import Record
 from reports.verdict import judge
-from suite.confirm import confirm
+from suite.fresh import repeat
 from suite.options import Options
 
 __all__ = ["Feed", "Switches", "entries", "take_over"]
@@ -123,7 +123,7 @@ class Feed:
         """All workers are done: repeat what must be repeated, then fill in, then let pytest-benchmark finish."""
         self._session = session
         if exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
-            confirm(self.folder, self.options, self.facts)
+            repeat(self.folder, self.options, self.facts)
         self.fill()
         yield
 

@@ -1,24 +1,20 @@
-"""Repeats a speed in a fresh process before it is reported: one that is SLOWER, and one whose verdict is another than
-that of an earlier run (``--baseline``).
+"""A speed is repeated in a fresh process before it is reported where it is SLOWER, and where its verdict is another
+than that of an earlier run (``--baseline``): which records are, and what becomes of them.
 
 Where code and memory happen to lie, and what a process did before, can make one arm slower all along, and no interval
 sees it. So what is a claim about somebody's kernel must hold in two processes (``suite.fresh``). Runs in the
-controller, imports no torch, and rewrites the records.
+controller and imports no torch.
 """
 
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from cases.axes import Property, Tier
-from reports import store
 from reports.record import DECIDED, Record, Speed
-from suite import fresh
-from suite.options import Options
 
-__all__ = ["SECONDS", "awaiting", "changed", "confirm", "judged"]
+__all__ = ["SECONDS", "awaiting", "changed", "judged"]
 
 SECONDS = {Tier.SMOKE: 15.0, Tier.CORE: 60.0, Tier.FULL: 1800.0}
 """Time for all confirmations of a run. What is not reached stays INCONCLUSIVE and says so."""
@@ -48,23 +44,6 @@ def changed(records: Iterable[Record], baseline: Iterable[Record]) -> list[Recor
         and record.speed in DECIDED
         and before.get((record.case, record.phase), record.speed) in DECIDED - {record.speed}
     ]
-
-
-def confirm(folder: Path, options: Options, facts: dict[str, Any]) -> int:
-    """Repeat the claims of a run and rewrite their records; returns how many could not be repeated in time."""
-    records = store.read_run(folder).records
-    claims = awaiting(records)
-    if options.baseline is not None:
-        claims += changed(records, store.read_run(options.baseline).records)
-    if not claims:
-        return 0
-    limit = SECONDS[options.selection.tier]
-    for record, answer in fresh.ask(folder, options, facts, tuple(claims), limit):
-        claims.remove(record)
-        store.append(folder / store.RESULTS, judged(record, answer))
-    for record in claims:
-        store.append(folder / store.RESULTS, judged(record, {"error": f"not repeated within {limit:g} s for all"}))
-    return len(claims)
 
 
 def judged(record: Record, answer: dict[str, Any]) -> Record:

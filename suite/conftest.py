@@ -95,7 +95,7 @@ def pytest_configure(config: pytest.Config) -> None:
             workers = option.numprocesses if isinstance(option.numprocesses, int) else os.cpu_count() or 1
             state.session = sessions.open_session(state.options, max(1, workers))
             state.facts, state.done = state.session.facts, state.session.done
-            state.facts["timing"] = switches.timing
+            state.facts["timing"] = switches.timing and not switches.skip
             feed = benchmarks.Feed(config, state.session.folder, state.options, state.facts)
             config.pluginmanager.register(feed, "kernel-suite-benchmarks")
             watcher = Watcher(state.session, state.options, float(option.timeout))

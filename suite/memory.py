@@ -1,4 +1,4 @@
-"""Peak memory of a call, in bytes of tensors alive at once above what was alive before.
+"""The check ``memory``: peak memory of a call, in bytes of tensors alive at once above what was alive before.
 
 Accelerators count it in their allocator. The CPU's allocator does not, so there a dispatch mode follows every storage
 that an operator returns until it is freed; views and in-place results share storage and are counted once.
@@ -11,9 +11,14 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from reports.record import Outcome
 from suite.device import Backend
+from suite.finding import Finding
+from suite.model_checks import arm
+from suite.subject import Subject
+from suite.work import works
 
-__all__ = ["peak_bytes", "ran_out"]
+__all__ = ["check", "peak_bytes", "ran_out"]
 
 _SAID = ("out of memory", "can't allocate memory")
 """How devices, and torch's allocator on the CPU, which has no exception type of its own for it, say it."""
@@ -75,3 +80,25 @@ def peak_bytes(backend: Backend, call: Callable[[], object]) -> int:
     with _Storages() as storages:
         call()
     return int(storages.peak)
+
+
+def _peak(subject: Subject, *, kernel: bool) -> int:
+    with arm(subject, kernel=kernel):
+        work = works(subject)[0]
+        work.prepare(1)
+        peak = peak_bytes(subject.backend, work.call)
+        # Gradients that a training step left behind would count as there before for the other arm.
+        work.prepare(0)
+    return peak
+
+
+def check(subject: Subject) -> Finding:
+    """Peak memory of one call, kernel over PyTorch. A figure without a limit: what it may be is the adopter's gate."""
+    pytorch = _peak(subject, kernel=False)
+    kernel = _peak(subject, kernel=True)
+    ratio = kernel / max(pytorch, 1)
+    return Finding(
+        Outcome.PASS,
+        message=f"peak {ratio:.2f} × PyTorch's",
+        measures={"ratio": ratio, "kernel_bytes": kernel, "pytorch_bytes": pytorch},
+    )

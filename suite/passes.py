@@ -60,6 +60,15 @@ class Batch:
         """What PyTorch is given: packed sequences one by one, which needs no faith in anybody's mask."""
         return replace(self, apart=bool(self.sequences))
 
+    def row(self, number: int) -> "Batch":
+        """One row by itself, of a batch in which nothing is packed."""
+        one = slice(number, number + 1)
+        return Batch(
+            f"{self.name}, row {number}",
+            {name: value[one] for name, value in self.arguments.items()},
+            self.kept[one],
+        )
+
     def place(self, row: int) -> str:
         """Where row number ``row`` of the output rows stands, where there is one for each kept token."""
         batch_row, token = self.kept.nonzero()[row].tolist()
@@ -71,6 +80,8 @@ class Gradients:
     """Output and gradients of one training pass."""
 
     output: torch.Tensor
+    loss: torch.Tensor
+    """What the gradients are of: one number, in float64 on the CPU."""
     by_name: dict[str, torch.Tensor]
     missing: tuple[str, ...]
     """Parameters without a gradient."""
@@ -140,12 +151,13 @@ def forward_backward(model: Any, record: Model, given: Batch) -> Gradients:
     generator = torch.Generator().manual_seed(SEED + 1)
     direction = torch.randn(kept.shape, generator=generator, dtype=torch.float64)
     exact = torch.float64 if kept.dtype is torch.float64 else torch.float32
-    (kept.to(exact) * direction.to(kept.device, exact)).sum().div(direction.numel() ** 0.5).backward()
+    loss = (kept.to(exact) * direction.to(kept.device, exact)).sum().div(direction.numel() ** 0.5)
+    loss.backward()
     named = [(name, parameter) for name, parameter in model.named_parameters() if parameter.requires_grad]
     gradients = {name: p.grad.detach().double().cpu() for name, p in named if p.grad is not None}
     missing = tuple(name for name, parameter in named if parameter.grad is None)
     model.zero_grad(set_to_none=True)
-    return Gradients(_rows(output, given), gradients, missing)
+    return Gradients(_rows(output, given), loss.detach().double().cpu(), gradients, missing)
 
 
 def _cached(

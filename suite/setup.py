@@ -55,6 +55,7 @@ def make_timing(options: Options, facts: dict[str, Any], shelf: Shelf) -> Timing
         options.budget,
         backend,
         enabled=bool(facts.get("timing", True)),
+        flags=options.selection.tier is not Tier.SMOKE,
         throttling=Throttling(backend.clock_mhz),
         stopping=Stopping(SIGN_OFF_LOOKS) if options.selection.tier is Tier.FULL else Stopping(),
     )

@@ -26,7 +26,7 @@ from suite.subject import Subject
 from suite.throttling import Throttling
 from suite.work import Work, calls_seen, works
 
-__all__ = ["Timing", "clock_of", "control", "measure", "phases", "speed"]
+__all__ = ["SEVERAL", "Timing", "arm_of", "clock_of", "control", "measure", "phases", "speed"]
 
 SEVERAL = 1e9
 """Stands for infinity in records, whose JSON has none."""
@@ -41,6 +41,8 @@ class Timing:
     backend: Backend
     enabled: bool = True
     """False with ``--benchmark-disable``: every arm runs once, and nothing is timed."""
+    flags: bool = True
+    """Whether the cost of deterministic algorithms is worth its time: a second in each case that has it."""
     control: Control = field(default_factory=Control)
     throttling: Throttling = field(default_factory=Throttling)
     stopping: Stopping = field(default_factory=Stopping)
@@ -79,14 +81,14 @@ def measure(subject: Subject, phase: Phase, timing: Timing, *, kernel: bool = Tr
     """Time both arms of a phase; without ``kernel`` PyTorch against itself."""
     pytorch, other = _work(subject, phase, kernel=False), _work(subject, phase, kernel=kernel)
     try:
-        return timing.sampler(subject, phase).measure(_arm(pytorch, kernel=False), _arm(other, kernel=kernel))
+        return timing.sampler(subject, phase).measure(arm_of(pytorch, kernel=False), arm_of(other, kernel=kernel))
     finally:
         if subject.case.mode.trains:
             subject.loaded.model.zero_grad(set_to_none=True)
         subject.arms.use_kernels()
 
 
-def _arm(work: Work, *, kernel: bool) -> Arm:
+def arm_of(work: Work, *, kernel: bool) -> Arm:
     """The work as an arm whose exceptions say whose they are."""
 
     def blamed(call: Callable[..., object]) -> Callable[..., Any]:

@@ -27,7 +27,7 @@ from suite.setup import make_bench
 from tests.faults import repositories, set_ups
 from tests.faults.records import ATTENTION, Fault, SetUp
 
-__all__ = ["CAUGHT", "Result", "command", "run"]
+__all__ = ["CAUGHT", "Result", "command", "parsed", "run"]
 
 CAUGHT = frozenset({Outcome.FAIL, Outcome.FALLBACK})
 """What a check says of a kernel that is wrong or did not run."""
@@ -79,7 +79,7 @@ def run(
     """Check everything of one fault or twin but ``unchecked``. ``folder`` is shared by all of them."""
     start = time.perf_counter()
     repository = repositories.make(folder / "repositories", fault, device, broken=broken)
-    options = suite_options.read(_parsed(command(fault, repository, device, broken=broken)))
+    options = suite_options.read(parsed(command(fault, repository, device, broken=broken)))
     own = folder / "runs" / f"{fault.id}-{'broken' if broken else 'healthy'}"
     shutil.rmtree(own, ignore_errors=True)
     (own / "logs").mkdir(parents=True)
@@ -93,6 +93,7 @@ def run(
         "embedded": True,
         "threads": torch.get_num_threads(),
         "rerun": options.rerun,
+        "timing": False,
     }
     with set_ups.applied(fault.set_up if broken else SetUp.NONE):
         cases = options.cases()
@@ -127,7 +128,7 @@ class _Words(argparse.Namespace):
         return None
 
 
-def _parsed(words: list[str]) -> argparse.Namespace:
+def parsed(words: list[str]) -> argparse.Namespace:
     """The options of ``pytest suite``, from the one place where they are, without pytest around them."""
     specification = importlib.util.spec_from_file_location("suite_command_line", ROOT / "conftest.py")
     assert specification is not None

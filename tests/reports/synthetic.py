@@ -161,7 +161,17 @@ def _record(case: str, kind: Property, state: float, chance: random.Random) -> R
             message = f"The error is {ratio:.2f} times PyTorch's own; the limit is 2. The worst row is 17 of 128."
     if kind is Property.DETERMINISM:
         grade = Determinism.BITWISE if chance.random() < 0.95 else Determinism.TOLERANT
-        measures = {"repeats": 10}
+        measures = {
+            "repeats": 10,
+            "digest": "sha256:" + "ab" * 32,
+            "fresh_process": "same" if trains else "not repeated: another case shows the same",
+            "batch_kernel": 1e-7 if case.endswith(MAPPINGS[0]) else 0.0,
+            "batch_pytorch": 0.0,
+            "flags": "raise" if trains else "hold",
+            "flags_cost": 1.03,
+            "flags_cost_low": 1.01,
+            "flags_cost_high": 1.05,
+        }
     if kind is Property.MEMORY:
         measures = {"ratio": round(chance.uniform(0.8, 1.05), 3)}
     if kind is Property.SPEED:

@@ -1,0 +1,250 @@
+"""The check ``determinism``: the same call gives the same bits, in this process and the next, alone and in a batch.
+
+Ten calls in one process, bit for bit, on output, loss and every gradient; each sequence alone and in its batch; with
+``torch.use_deterministic_algorithms(True)``: whether it holds, whether it raises, what it costs. What PyTorch does not
+keep itself is not asked of a kernel. A digest of the bits goes into the record, and the controller has it made again
+in a fresh process (``suite.digests``), where another seed of ``hash`` and other addresses show.
+"""
+
+import hashlib
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import torch
+
+from cases.inputs import SEED
+from cases.plan import USER
+from reports.record import Determinism, Outcome, Reason, Record
+from suite import model_checks, passes
+from suite.digests import AWAITS
+from suite.finding import Finding, Measure
+from suite.model_checks import ArmError, arm
+from suite.numerics import LIMITS
+from suite.speed import SEVERAL, Timing, arm_of
+from suite.stopping import Stopping
+from suite.subject import Subject
+from suite.work import works
+
+__all__ = ["again", "check", "difference", "digest", "results"]
+
+REPEATS = 10
+"""Calls that must agree bit for bit. Races show within a few; design/measurement section 4 asks for ten."""
+WITH_FLAGS = 3
+"""Calls with PyTorch's flags set, where the ten without them agreed: the flags take ways that can be no less exact."""
+COST_PAIRS = 8
+"""Pairs for the cost of the flags: a figure with an interval, of which no verdict is asked, has one look."""
+
+Results = dict[str, torch.Tensor]
+"""All that one pass of the case's mode produces, by name, in float64, which holds every other precision exactly."""
+
+
+def results(subject: Subject, *, kernel: bool) -> Results:
+    """Output of one pass of one arm; in training also the loss and the gradient of every parameter."""
+    with arm(subject, kernel=kernel):
+        if not subject.case.mode.trains:
+            return {"output": subject.ask(passes.forward, "dense")}
+        found = subject.ask(passes.forward_backward, "dense")
+    gradients = {f"gradient of {name}": value for name, value in found.by_name.items()}
+    return {"output": found.output, "loss": found.loss, **gradients}
+
+
+def digest(found: Results) -> str:
+    """``sha256:…`` over names, shapes and bits."""
+    total = hashlib.sha256()
+    for name, value in found.items():
+        total.update(f"{name} {list(value.shape)}\0".encode())
+        total.update(value.contiguous().numpy().tobytes())
+    return f"sha256:{total.hexdigest()}"
+
+
+def difference(one: torch.Tensor, other: torch.Tensor) -> float:
+    """0 for the same bits; else the relative difference, infinite where something is not finite."""
+    if torch.equal(one.view(torch.int64), other.view(torch.int64)):
+        return 0.0
+    gap = float((one - other).norm() / other.norm().clamp_min(1e-30))
+    # A zero of the other sign is another value of no size.
+    return max(gap, sys.float_info.min) if gap < SEVERAL else SEVERAL
+
+
+@dataclass(frozen=True, slots=True)
+class _Repeats:
+    """What came of the same call several times."""
+
+    first: Results
+    different: int
+    """Repeats that are not the first, bit for bit."""
+    largest: float
+    """Largest relative difference of a tensor."""
+
+
+def _repeated(subject: Subject, calls: int, *, kernel: bool) -> _Repeats:
+    first = results(subject, kernel=kernel)
+    gaps = []
+    for _ in range(calls - 1):
+        again = results(subject, kernel=kernel)
+        lost = again.keys() ^ first.keys()
+        gaps.append(SEVERAL if lost else max(difference(again[name], first[name]) for name in first))
+    return _Repeats(first, sum(gap > 0 for gap in gaps), max(gaps))
+
+
+def check(subject: Subject, timing: Timing) -> Finding:
+    """All of it; the first thing that is wrong fails."""
+    repeats = _repeated(subject, REPEATS, kernel=True)
+    pytorch = results(subject, kernel=False)
+    # A kernel that repeats needs no excuse, so whether PyTorch does is asked where one may be needed.
+    varies = _repeated(subject, REPEATS, kernel=False).different if repeats.different else None
+    grade, text = _grade(subject, repeats, pytorch, varies)
+    measures: dict[str, Measure] = {
+        "repeats": REPEATS,
+        "different": repeats.different,
+        "reference_different": varies,
+        "largest_difference": repeats.largest,
+        "digest": digest(repeats.first),
+        "digest_pytorch": digest(pytorch),
+    }
+    problems = [text] if grade is Determinism.VARIES else []
+    said = [text]
+    for part in (_alone, partial(_with_flags, varies=bool(repeats.different))):
+        found = part(subject)
+        measures |= found.measures
+        said.append(found.words)
+        problems += [found.words] if found.wrong else []
+    if timing.enabled and timing.flags and subject.case.mapping in ("bundled", USER) and measures["flags"] != "raise":
+        measures |= _cost(subject, timing)
+    # What varies in one process, or is wrong already, needs no second one to show it.
+    measures["fresh_process"] = AWAITS if grade is Determinism.BITWISE and not problems else "not asked"
+    if problems:
+        message = "; ".join(problems)
+        return Finding(Outcome.FAIL, Reason.NONDETERMINISTIC, message, measures=measures, determinism=grade)
+    return Finding(Outcome.PASS, message="; ".join(said), measures=measures, determinism=grade)
+
+
+def again(subject: Subject, record: Record) -> dict[str, Any]:
+    """The digests of this process, as ``suite.digests.judged`` takes them."""
+    kernel, pytorch = (results(subject, kernel=each) for each in (True, False))
+    answer: dict[str, Any] = {"digest": digest(kernel), "digest_pytorch": digest(pytorch)}
+    if answer["digest"] != record.measures["digest"]:
+        checks = [model_checks.forward, *([model_checks.gradient] if subject.case.mode.trains else [])]
+        answer["tolerated"] = all(each(subject).outcome is Outcome.PASS for each in checks)
+    return answer
+
+
+def _own_error(subject: Subject, pytorch: torch.Tensor) -> float:
+    """Relative error of PyTorch's output against float64: what rounding does to this model in this dtype."""
+    truth, _ = subject.truth.forward("dense")
+    return float((pytorch - truth).norm() / truth.norm())
+
+
+def _grade(subject: Subject, repeats: _Repeats, pytorch: Results, varies: int | None) -> tuple[Determinism, str]:
+    if not repeats.different:
+        return Determinism.BITWISE, f"{REPEATS} calls, the same bits"
+    if varies:
+        return Determinism.REFERENCE_VARIES, f"PyTorch itself differs in {varies} of {REPEATS - 1} repeats"
+    tolerated = repeats.largest <= _own_error(subject, pytorch["output"])
+    text = (
+        f"{repeats.different} of {REPEATS - 1} repeats differ, by up to {repeats.largest:.2e}; PyTorch's own repeats "
+        "agree"
+    )
+    return (Determinism.TOLERANT if tolerated else Determinism.VARIES), text
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """What one part of the check found."""
+
+    words: str
+    wrong: bool
+    measures: dict[str, Measure]
+
+
+def _alone(subject: Subject) -> _Part:
+    """Batch invariance: the largest difference between a sequence in the batch and by itself, for both arms.
+
+    PyTorch's own matrix products are seldom invariant, so what counts is what the kernel adds to PyTorch's figure.
+    """
+    kernel, pytorch = (_apart(subject, kernel=each) for each in (True, False))
+    measures: dict[str, Measure] = {"batch_kernel": kernel, "batch_pytorch": pytorch}
+    words = f"a sequence alone differs from itself in a batch by {kernel:.1e}, in PyTorch by {pytorch:.1e}"
+    if kernel == 0:
+        return _Part("a sequence alone has the bits that it has in a batch", False, measures)
+    if kernel <= LIMITS["output"].factor * pytorch:
+        return _Part(words, False, measures)
+    with arm(subject, kernel=False):
+        own = subject.ask(passes.forward, "dense")
+    allowed = LIMITS["output"].factor * _own_error(subject, own)
+    rounding = f" (rounding explains {allowed:.1e})"
+    return _Part(words + rounding, kernel > allowed, measures)
+
+
+def _apart(subject: Subject, *, kernel: bool) -> float:
+    given = subject.batches["dense"]
+    rows = len(given.kept)
+    routing = subject.truth.forward("dense")[1] if subject.record.routes else []
+    largest = 0.0
+    with arm(subject, kernel=kernel):
+        whole = subject.ask(passes.forward, "dense", routing).chunk(rows)
+        for number, expected in enumerate(whole):
+            own = [choice.chunk(rows)[number] for choice in routing]
+            alone = subject.ask(partial(_one_row, number=number), "dense", own)
+            largest = max(largest, difference(alone, expected))
+    return largest
+
+
+def _one_row(model: Any, record: Any, given: passes.Batch, number: int) -> torch.Tensor:
+    return passes.forward(model, record, given.row(number))
+
+
+@contextmanager
+def deterministic() -> Iterator[None]:
+    """PyTorch's flag within the block, and what was set before after it."""
+    before = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
+    torch.use_deterministic_algorithms(True)
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(before[0], warn_only=before[1])
+
+
+def _with_flags(subject: Subject, *, varies: bool) -> _Part:
+    """With the flags and a seed, as the documentation has it: ``hold``, ``vary`` or ``raise``."""
+    kernel, said = _flagged(subject, REPEATS if varies else WITH_FLAGS, kernel=True)
+    measures: dict[str, Measure] = {"flags": kernel}
+    if kernel == "hold":
+        return _Part("so it is with PyTorch's deterministic algorithms", False, measures)
+    pytorch, _ = _flagged(subject, REPEATS, kernel=False)
+    measures |= {"flags_pytorch": pytorch, "flags_said": said}
+    words = f"with PyTorch's deterministic algorithms it {kernel}s ({said}), and PyTorch {pytorch}s"
+    return _Part(words, kernel == "vary" and pytorch == "hold", measures)
+
+
+def _flagged(subject: Subject, calls: int, *, kernel: bool) -> tuple[str, str]:
+    try:
+        with deterministic():
+            found = []
+            for _ in range(calls):
+                torch.manual_seed(SEED)
+                found.append(digest(results(subject, kernel=kernel)))
+    except ArmError as error:
+        return "raise", " ".join(str(error).split())[:400]
+    different = sum(each != found[0] for each in found)
+    return ("vary", f"{different} of {calls - 1} repeats differ") if different else ("hold", "")
+
+
+def _cost(subject: Subject, timing: Timing) -> Mapping[str, Measure]:
+    """Time with the flags over time without them, of the kernel arm, in counterbalanced pairs."""
+    with_flags, without = (works(subject, partial(_renew, subject, on=on))[0] for on in (True, False))
+    sampler = replace(timing.sampler(subject, without.phase), stopping=Stopping(looks=(COST_PAIRS,)))
+    with deterministic():
+        found = sampler.measure(arm_of(with_flags, kernel=True), arm_of(without, kernel=True)).interval
+    if subject.case.mode.trains:
+        subject.loaded.model.zero_grad(set_to_none=True)
+    return {"flags_cost": found.ratio, "flags_cost_low": found.low, "flags_cost_high": min(found.high, SEVERAL)}
+
+
+def _renew(subject: Subject, *, on: bool) -> None:
+    subject.arms.use_kernels()
+    torch.use_deterministic_algorithms(on)
