@@ -13,7 +13,7 @@ from pathlib import Path
 from reports.compare import compare
 from reports.compare_text import comparison_markdown, comparison_text
 from reports.html import render_html
-from reports.never_slower import configuration
+from reports.kernel_config import configuration
 from reports.requirements import requirements_text
 from reports.store import Run, RunError, read_run, write_whole
 from reports.summary import markdown_summary, text_summary

@@ -2,7 +2,6 @@
 a logarithmic axis with a line at 1. It draws at most ``SHOWN`` measurements: of more, the fastest and the slowest.
 """
 
-import math
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,7 +10,8 @@ from typing import Any
 import altair
 
 from reports.clean import one_line
-from reports.evidence import case_of
+from reports.evidence import case_of, real_widths
+from reports.ratio import Ratio, geometric_mean
 from reports.record import Record, Speed
 from reports.verdict import speed_figures
 from reports.words import TIMES
@@ -37,10 +37,10 @@ class SpeedRow:
 
     case: str
     phase: str
-    ratio: float
-    low: float
-    high: float
+    ratio: Ratio
     verdict: Speed
+    unmet: str
+    """What an INCONCLUSIVE one lacks; else empty."""
     pairs: str
     pytorch_ms: str
     kernel_ms: str
@@ -58,21 +58,19 @@ def speed_rows(records: Sequence[Record]) -> list[SpeedRow]:
         figures = speed_figures(record)
         if figures is None or record.speed is None:
             continue
-        ratio, low, high = figures
         rows.append(
             SpeedRow(
                 case=one_line(record.case, 200),
                 phase=record.phase.value if record.phase else "",
-                ratio=ratio,
-                low=low,
-                high=high,
+                ratio=figures,
                 verdict=record.speed,
+                unmet=_unmet(record),
                 pairs=_figure(record.measures.get("pairs")),
                 pytorch_ms=_figure(record.measures.get("pytorch_ms")),
                 kernel_ms=_figure(record.measures.get("kernel_ms")),
             )
         )
-    rows.sort(key=lambda row: (-row.ratio, row.case, row.phase))
+    rows.sort(key=lambda row: (-row.ratio.value, row.case, row.phase))
     return rows
 
 
@@ -85,31 +83,41 @@ def both_ends(rows: Sequence[SpeedRow], limit: int = SHOWN) -> list[SpeedRow]:
 
 @dataclass(frozen=True, slots=True)
 class SpeedGroup:
-    """The measurements of one mapping, taken together."""
+    """The measurements of one mapping at widths of one kind, taken together: shapes decide speedups."""
 
     mapping: str
+    real: bool
+    """Whether the widths are those of real models."""
     number: int
-    mean: float
+    mean: Ratio
     """Geometric mean of the ratios."""
     verdicts: dict[Speed, int]
 
 
 def speed_groups(rows: Sequence[SpeedRow], limit: int = 30) -> list[SpeedGroup]:
-    """Geometric mean and verdicts by mapping, the largest groups first."""
-    members: defaultdict[str, list[SpeedRow]] = defaultdict(list)
+    """Geometric mean and verdicts by mapping, those of real widths first, then the largest."""
+    members: defaultdict[tuple[str, bool], list[SpeedRow]] = defaultdict(list)
     for row in rows:
         case = case_of(row.case)
-        members[case.mapping if case else row.case].append(row)
+        members[case.mapping if case else row.case, real_widths(row.case)].append(row)
     groups = [
         SpeedGroup(
             mapping=one_line(mapping, 60),
+            real=real,
             number=len(found),
-            mean=math.exp(math.fsum(math.log(row.ratio) for row in found) / len(found)),
+            mean=mean,
             verdicts={kind: number for kind in Speed if (number := sum(row.verdict is kind for row in found))},
         )
-        for mapping, found in members.items()
+        for (mapping, real), found in members.items()
+        if (mean := geometric_mean([row.ratio for row in found]))
     ]
-    return sorted(groups, key=lambda group: (-group.number, group.mapping))[:limit]
+    return sorted(groups, key=lambda group: (not group.real, -group.number, group.mapping))[:limit]
+
+
+def _unmet(record: Record) -> str:
+    if record.speed is not Speed.INCONCLUSIVE:
+        return ""
+    return one_line(str(record.measures.get("unmet") or record.message or "no condition recorded"), 300)
 
 
 def _figure(value: object) -> str:
@@ -123,16 +131,21 @@ def _inline(values: list[dict[str, Any]]) -> altair.Data:
     return data
 
 
-def specification(rows: Sequence[SpeedRow]) -> dict[str, Any]:
-    """The Vega-Lite specification for these rows, which the caller has bounded."""
+def specification(rows: Sequence[SpeedRow], least_effect: float | None = None) -> dict[str, Any]:
+    """The Vega-Lite specification for these rows, which the caller has bounded.
+
+    ``least_effect`` is what the session finds in nearly every run, 0.05 for 5 %: a band on either side of 1.
+    """
     values = [
         {
             "label": row.label,
-            "ratio": row.ratio,
-            "low": row.low,
-            "high": row.high,
+            "ratio": row.ratio.value,
+            # An end that is not known is not drawn.
+            "low": row.ratio.low if row.ratio.bounded else row.ratio.value,
+            "high": row.ratio.high if row.ratio.bounded else row.ratio.value,
             "verdict": row.verdict.value,
-            "speedup": f"{row.ratio:.3f}{TIMES} (95 % interval {row.low:.3f} to {row.high:.3f})",
+            "why": row.unmet,
+            "speedup": str(row.ratio),
             "times": f"{row.pytorch_ms} ms → {row.kernel_ms} ms" if row.kernel_ms else "not recorded",
             "pairs": row.pairs,
         }
@@ -151,8 +164,9 @@ def specification(rows: Sequence[SpeedRow]) -> dict[str, Any]:
     shape = altair.Shape("verdict:N", scale=altair.Scale(domain=names, range=[SHAPES[verdict] for verdict in present]))
     tooltip = [
         altair.Tooltip("label:N", title="case"),
-        altair.Tooltip("speedup:N", title="speedup"),
+        altair.Tooltip("speedup:N", title="speedup, 95 % interval"),
         altair.Tooltip("verdict:N", title="verdict"),
+        altair.Tooltip("why:N", title="because"),
         altair.Tooltip("times:N", title="PyTorch → kernel"),
         altair.Tooltip("pairs:N", title="pairs"),
     ]
@@ -168,8 +182,10 @@ def specification(rows: Sequence[SpeedRow]) -> dict[str, Any]:
         .mark_rule(strokeDash=[5, 4], strokeWidth=1.5, color="#888")
         .encode(x=altair.X("one:Q", scale=x_scale))
     )
+    # A band that is wider than the chart would hide it.
+    band = [_band(least_effect, x_scale)] if least_effect is not None and least_effect < 1 else []
     chart = (
-        altair.layer(one, interval, point)
+        altair.layer(*band, one, interval, point)
         .properties(
             width="container",
             # Not a step per row: a width that follows the page and a height by steps do not go together.
@@ -183,3 +199,9 @@ def specification(rows: Sequence[SpeedRow]) -> dict[str, Any]:
     # The page gives fonts and colours by its theme; Altair's own would override them.
     found.get("config", {}).pop("font", None)
     return found
+
+
+def _band(effect: float, scale: altair.Scale) -> altair.Chart:
+    ends = _inline([{"from": 1 / (1 + effect), "to": 1 + effect}])
+    drawn: altair.Chart = altair.Chart(ends).mark_rect(color="#888", opacity=0.13)
+    return drawn.encode(x=altair.X("from:Q", scale=scale), x2="to:Q")

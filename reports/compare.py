@@ -6,7 +6,6 @@ of another revision of a kernel, or of another device. A check that is not made 
 one that fails: what is not tested is never green.
 """
 
-import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -14,6 +13,7 @@ from enum import StrEnum
 from cases.axes import Phase, Property
 from reports.audit import Audit, Remark, read_audit
 from reports.controls import is_control
+from reports.ratio import Ratio, geometric_mean
 from reports.record import DECIDED, Environment, Outcome, Record, Speed
 from reports.store import Run
 from reports.verdict import FAILING, judge, severity, speed_figures
@@ -117,7 +117,7 @@ class Comparison:
     kernels: tuple[Difference, ...]
     """Kernel repositories of which another revision or other bytes were loaded."""
     speeds: tuple[SpeedChange, ...]
-    speed_means: tuple[float, float, int] | None
+    speed_means: tuple[Ratio, Ratio, int] | None
     """Geometric means of the speedups that both runs have, and how many those are."""
     speeds_apart: str
     """Why speeds are not held against each other; empty: they are."""
@@ -282,22 +282,18 @@ def _moved(pair: SpeedChange) -> bool:
     if old is None or new is None:
         return False
     decided = pair.before.speed in DECIDED and pair.after.speed in DECIDED and pair.before.speed is not pair.after.speed
-    return decided or new[1] > old[2] or new[2] < old[1]
+    return decided or new.low > old.high or new.high < old.low
 
 
 def _drift(pair: SpeedChange) -> float:
     """Ratio after over ratio before."""
     old, new = speed_figures(pair.before), speed_figures(pair.after)
-    return new[0] / old[0] if old and new else 1.0
+    return new.value / old.value if old and new else 1.0
 
 
-def _means(pairs: Iterable[SpeedChange]) -> tuple[float, float, int] | None:
-    logs = [
-        (math.log(old[0]), math.log(new[0]))
-        for pair in pairs
-        if (old := speed_figures(pair.before)) and (new := speed_figures(pair.after))
+def _means(pairs: Iterable[SpeedChange]) -> tuple[Ratio, Ratio, int] | None:
+    figures = [
+        (old, new) for pair in pairs if (old := speed_figures(pair.before)) and (new := speed_figures(pair.after))
     ]
-    if not logs:
-        return None
-    number = len(logs)
-    return math.exp(sum(a for a, _ in logs) / number), math.exp(sum(b for _, b in logs) / number), number
+    before, after = geometric_mean([old for old, _ in figures]), geometric_mean([new for _, new in figures])
+    return (before, after, len(figures)) if before and after else None

@@ -9,7 +9,6 @@ from reports.compare import Change, Comparison, Difference, Kind
 from reports.record import Record
 from reports.style import MARKDOWN, TERMINAL, Style, more
 from reports.verdict import judge, speed_figures
-from reports.words import DASH, TIMES
 
 __all__ = ["comparison_markdown", "comparison_text", "headline"]
 
@@ -95,9 +94,7 @@ def _speeds(found: Comparison, style: Style) -> str:
     if found.speed_means is None:
         return f"{title}\n{style.bullet}no speed was measured in both runs"
     before, after, number = found.speed_means
-    mean = (
-        f"{style.bullet}geometric mean over the {number:,} measured in both: {before:.3f}{TIMES} to {after:.3f}{TIMES}"
-    )
+    mean = f"{style.bullet}geometric mean over the {number:,} measured in both: before {before}, after {after}"
     if not found.speeds:
         return f"{title}\n{mean}; none moved"
     rows = [
@@ -114,8 +111,7 @@ def _speeds(found: Comparison, style: Style) -> str:
 
 
 def _figures(record: Record) -> str:
-    ratio, low, high = speed_figures(record) or (1.0, 1.0, 1.0)
-    return f"{ratio:.3f}{TIMES} ({low:.3f} {DASH} {high:.3f}) {record.speed}"
+    return f"{speed_figures(record)} {record.speed}"
 
 
 def _findings(found: Comparison, style: Style) -> str:

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from cases.attention import attention
 from cases.axes import Property
 from cases.case import Case
+from cases.models import MODELS
 from reports.record import Engagement, Outcome, Record
 
-__all__ = ["PLAIN", "Ledger", "Violation", "case_of", "kernel_calls", "kernels_of"]
+__all__ = ["PLAIN", "Ledger", "Violation", "case_of", "kernel_calls", "kernels_of", "real_widths"]
 
 PLAIN = "pytorch"
 """As a mapping or as a promise: no kernel is asked for."""
@@ -43,6 +44,12 @@ def kernels_of(entries: Iterable[Engagement]) -> tuple[Engagement, ...]:
 def kernel_calls(entries: Iterable[Engagement]) -> int:
     """Calls of kernel forwards in a ledger."""
     return sum(entry.calls for entry in kernels_of(entries))
+
+
+def real_widths(identity: str) -> bool:
+    """Whether a case has the widths of a real model, by which its speed means something for one."""
+    case = case_of(identity)
+    return case is not None and case.model in MODELS and MODELS[case.model].timing
 
 
 class Ledger:

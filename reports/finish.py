@@ -1,10 +1,11 @@
-"""The end of a run: writes ``report.html`` and ``report.md`` beside the results and gives the text for the terminal."""
+"""The end of a run: writes reports and ``kernel_config.py`` beside the results and gives the text for the terminal."""
 
 from pathlib import Path
 
 from reports.compare import compare
 from reports.compare_text import headline
 from reports.html import render_html
+from reports.kernel_config import FILE, configuration
 from reports.store import read_run, write_whole
 from reports.summary import markdown_summary, text_summary
 from reports.waivers import judge_run
@@ -32,6 +33,7 @@ def conclude(run_folder: Path, baseline: Path | None = None) -> tuple[str, bool]
     run = read_run(run_folder)
     write_whole(run_folder / HTML, render_html(run))
     write_whole(run_folder / MARKDOWN, markdown_summary(run))
+    write_whole(run_folder / FILE, configuration(run))
     text = f"{text_summary(run)}\nReport: {run_folder / HTML}\n"
     if baseline is not None:
         text += f"{headline(compare(read_run(baseline), run))}\n  python -m reports compare {baseline} {run_folder}\n"

@@ -18,10 +18,12 @@ from markupsafe import Markup
 from reports import chart, determinism, qualification, requirements, views
 from reports.clean import clean, one_line
 from reports.evidence import Ledger
+from reports.kernel_config import kernel_config
+from reports.never_slower import recommend
 from reports.payload import pack, payload
 from reports.record import Determinism, Outcome, Record
 from reports.store import Run
-from reports.verdict import FAILING, Overall, severity, worst
+from reports.verdict import FAILING, Overall, severity, speed_figures, worst
 from reports.waivers import judge_run, usage_of
 from reports.words import DASH, DETERMINISM, OUTCOMES, REASONS, SPEEDS, TIMES
 
@@ -33,10 +35,10 @@ CHART_LIBRARY = ("vega.min.js", "vega-lite.min.js", "vega-embed.min.js")
 
 FIRST_ROWS = 50
 """Rows of the case table that are in the HTML itself, the worst first."""
+CHOICES = 60
+"""Kernels listed in the best configuration."""
 FAILURES = 12
 """Kinds of failure listed under the verdict."""
-SPEED_ROWS = 20
-"""Rows of the table under the chart."""
 
 SIGNS = {
     Outcome.PASS: "✓",
@@ -81,10 +83,11 @@ def render_html(run: Run) -> str:
     """The report of a run as one HTML document."""
     verdict = judge_run(run)
     ledger = Ledger(run.records)
+    best = recommend(verdict, ledger)
     ordered = views.severest(run.records)
     rows = chart.speed_rows(verdict.speedups.measured)
     shown = chart.both_ends(rows)
-    specification = chart.specification(shown) if shown else None
+    specification = chart.specification(shown, verdict.controls.least_effect) if shown else None
     accuracies, largest_errors = views.accuracy(run.records)
     scripts = [*(_chart_scripts() if shown else ()), _page_script()]
     return (
@@ -104,10 +107,13 @@ def render_html(run: Run) -> str:
             largest_errors=largest_errors,
             repeatability=determinism.repeatability(run.records),
             unrepeatable=determinism.notable(run.records),
-            speed_rows=_table_of_speeds(shown),
+            speed_rows=shown,
             speed_groups=chart.speed_groups(rows),
             speed_total=len(rows),
             speed_shown=len(shown),
+            best=best,
+            best_choices=views.Bounded.of(best.choices, CHOICES),
+            best_file=kernel_config(run, best),
             first=ordered[:FIRST_ROWS],
             lock=_lock_text(run.lock),
             style=Markup((HERE / "static" / "report.css").read_text(encoding="utf-8")),
@@ -146,12 +152,6 @@ def _policy(scripts: list[Script]) -> str:
     )
 
 
-def _table_of_speeds(shown: list[chart.SpeedRow]) -> views.Bounded[chart.SpeedRow]:
-    """The same rows as in the chart, for readers without scripts or eyesight."""
-    ends = chart.both_ends(shown, SPEED_ROWS)
-    return views.Bounded(tuple(ends), len(shown) - len(ends))
-
-
 def _lock_text(lock: Any) -> str:
     if lock is None:
         return ""
@@ -182,7 +182,7 @@ def _templates() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters.update(clean=clean, one_line=one_line, figure=_figure, bytes=_bytes)
+    environment.filters.update(clean=clean, one_line=one_line, figure=_figure, bytes=_bytes, base64=_base64)
     environment.globals.update(
         SIGNS=SIGNS,
         OUTCOMES=OUTCOMES,
@@ -200,8 +200,8 @@ def key_figure(record: Record) -> str:
     """The one figure that says most about a record: speedup, error against limit, or grade."""
     figures = record.measures
     if record.speed is not None:
-        ratio = figures.get("ratio")
-        return f"{_figure(ratio)}{TIMES} {record.speed}" if isinstance(ratio, int | float) else record.speed.value
+        speedup = speed_figures(record)
+        return f"{speedup} {record.speed}" if speedup else record.speed.value
     if record.determinism is not None:
         return record.determinism.value
     error, limit = figures.get("error_ratio"), figures.get("limit")
@@ -218,6 +218,10 @@ def _figure(value: object) -> str:
     if not math.isfinite(value):
         return str(value)
     return f"{int(value):,}" if abs(value) < 10**9 and value == int(value) else f"{float(value):.3g}"
+
+
+def _base64(text: str) -> str:
+    return base64.b64encode(text.encode()).decode("ascii")
 
 
 def _bytes(value: int) -> str:

@@ -12,12 +12,13 @@ from cases.statements import PREFIX
 from reports import chart, qualification, views
 from reports.clean import markdown, one_line
 from reports.evidence import Ledger
+from reports.never_slower import Recommendation, recommend
 from reports.record import Outcome, Record
 from reports.store import Run
 from reports.style import MARKDOWN, TERMINAL, Style, more
 from reports.verdict import FAILING, Verdict, severity
 from reports.waivers import Waiver, judge_run, usage_of
-from reports.words import DASH, REASONS, TIMES
+from reports.words import REASONS, TIMES
 
 __all__ = ["markdown_summary", "text_summary"]
 
@@ -51,9 +52,7 @@ def _first_line(run: Run, verdict: Verdict) -> str:
     where = one_line(run.environment.device_name, 60) if run.environment else "an unknown device"
     of = f" of {verdict.planned:,} planned" if verdict.planned is not None else ""
     speed = verdict.speedups
-    faster = (
-        f", geometric mean speedup {speed.mean:.2f}{TIMES} of {len(speed.measured):,} measured" if speed.mean else ""
-    )
+    faster = f", geometric mean speedup {speed.mean} of {len(speed.measured):,} measured" if speed.mean else ""
     return (
         f"{verdict.overall} on {where}: {verdict.recorded:,}{of} checks recorded, "
         f"{verdict.passes.total:,} pass ({verdict.passes.proved:,} proved by counted kernel calls){faster}"
@@ -72,7 +71,7 @@ def _sections(run: Run, verdict: Verdict, style: Style) -> list[str]:
         _failures(run, style),
         _statements(run, style),
         _fallbacks(run, style),
-        _speeds(verdict, style),
+        _speeds(verdict, recommend(verdict, Ledger(run.records)), style),
     ]
     return [part for part in parts if part]
 
@@ -186,7 +185,7 @@ def _fallbacks(run: Run, style: Style) -> str:
     return "\n".join([table, *more(len(found) - FAILURES, style)])
 
 
-def _speeds(verdict: Verdict, style: Style) -> str:
+def _speeds(verdict: Verdict, best: Recommendation, style: Style) -> str:
     rows = chart.speed_rows(verdict.speedups.measured)
     parts = []
     if rows:
@@ -194,8 +193,8 @@ def _speeds(verdict: Verdict, style: Style) -> str:
         cells = [
             [
                 style.cell(f"{row.case} {row.phase}", 120),
-                f"{row.ratio:.3f}{TIMES}",
-                f"{row.low:.3f} {DASH} {row.high:.3f}",
+                f"{row.ratio.value:.3f}{TIMES}",
+                row.ratio.interval,
                 row.verdict,
             ]
             for row in ends
@@ -207,9 +206,17 @@ def _speeds(verdict: Verdict, style: Style) -> str:
             "verdict",
         ]
         parts.append(tabulate(cells, headers=headers, tablefmt=style.table, disable_numparse=True))
+        unmet = [
+            f"{style.bullet}{style.cell(f'{row.case} {row.phase}', 120)} is INCONCLUSIVE: {style.text(row.unmet, 300)}"
+            for row in ends
+            if row.unmet
+        ]
+        parts += ["\n".join(unmet)] if unmet else []
     if verdict.speedups.excluded:
         causes = ", ".join(f"{number:,} {style.text(cause, 40)}" for cause, number in verdict.speedups.excluded.items())
         parts.append(f"No speedup counted: {causes}.")
+    if best.choices:
+        parts.append(style.text(f"{best.headline} {best.regret}", 600))
     return "\n\n".join(parts)
 
 

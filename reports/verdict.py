@@ -13,6 +13,7 @@ from enum import StrEnum
 from cases.axes import Property
 from reports.controls import Controls, controls, is_control, without_controls
 from reports.evidence import Ledger, Violation
+from reports.ratio import Ratio, geometric_mean
 from reports.record import Environment, Outcome, Reason, Record, Speed
 
 __all__ = [
@@ -23,6 +24,7 @@ __all__ = [
     "Verdict",
     "count",
     "judge",
+    "ratio_of",
     "severity",
     "speed_figures",
     "speedups",
@@ -74,7 +76,7 @@ class Speedups:
 
     measured: tuple[Record, ...]
     """Those with a ratio that counts: timed, with kernels proved to have run."""
-    mean: float | None
+    mean: Ratio | None
     """Geometric mean of t_pytorch / t_kernel over ``measured``; None where there is none, or the machine was unfit."""
     verdicts: dict[Speed, int]
     """How many of ``measured`` have each verdict."""
@@ -122,16 +124,22 @@ def count(outcomes: Iterable[Outcome]) -> dict[Outcome, int]:
     return {outcome: found[outcome] for outcome in sorted(found, key=severity, reverse=True)}
 
 
-def speed_figures(record: Record) -> tuple[float, float, float] | None:
-    """Ratio and interval (ratio, low, high) of a speed record; None where they are absent or not positive and finite.
+def speed_figures(record: Record) -> Ratio | None:
+    """Ratio and interval of a speed record; None where the ratio is absent, or not positive and finite."""
+    return ratio_of(*(record.measures.get(name) for name in ("ratio", "low", "high")))
 
-    A record without an interval gets one of no width at the ratio.
-    """
-    ratio = _positive(record.measures.get("ratio"))
+
+def ratio_of(value: object, low: object, high: object) -> Ratio | None:
+    """A ratio from untrusted figures; an end that is none, or lies on the wrong side, is not known."""
+    ratio = _positive(value)
     if ratio is None:
         return None
-    low, high = _positive(record.measures.get("low")), _positive(record.measures.get("high"))
-    return ratio, min(low or ratio, ratio), max(high or ratio, ratio)
+    ends = _positive(low), _positive(high)
+    return Ratio(
+        ratio,
+        ends[0] if ends[0] is not None and ends[0] <= ratio else 0.0,
+        ends[1] if ends[1] is not None and ends[1] >= ratio else math.inf,
+    )
 
 
 def _positive(value: object) -> float | None:
@@ -147,7 +155,7 @@ def speedups(records: Iterable[Record], ledger: Ledger) -> Speedups:
     INCONCLUSIVE was measured, so it is in the mean: to leave it out would keep only what is far from 1.
     """
     measured: list[Record] = []
-    logs: list[float] = []
+    ratios: list[Ratio] = []
     excluded: Counter[str] = Counter()
     for record in records:
         if record.property is not Property.SPEED or is_control(record):
@@ -160,11 +168,11 @@ def speedups(records: Iterable[Record], ledger: Ledger) -> Speedups:
             excluded[cause or "no ratio recorded"] += 1
             continue
         measured.append(record)
-        logs.append(math.log(figures[0]))
+        ratios.append(figures)
     return Speedups(
         measured=tuple(measured),
-        mean=math.exp(math.fsum(logs) / len(logs)) if logs else None,
-        verdicts=dict(Counter(record.speed for record in measured if record.speed is not None)),
+        mean=geometric_mean(ratios),
+        verdicts={kind: number for kind in Speed if (number := sum(record.speed is kind for record in measured))},
         excluded=dict(excluded.most_common()),
     )
 

@@ -92,9 +92,15 @@
     if (typeof value !== "number") return String(value);
     return Number.isInteger(value) && Math.abs(value) < 1e9 ? value.toLocaleString("en") : value.toPrecision(3);
   };
+  const speedOf = (row) => (word("speed", row) ? positive(measure(row, "ratio")) : null);
+  const positive = (value) => (typeof value === "number" && value > 0 && value < 1e9 ? value : null);
+  const interval = (row) => {
+    const low = positive(measure(row, "low")), high = positive(measure(row, "high"));
+    return low !== null && high !== null ? `${low.toFixed(3)} to ${high.toFixed(3)}` : "no interval";
+  };
   const keyFigure = (row) => {
     const speed = word("speed", row), ratio = measure(row, "ratio"), error = measure(row, "error_ratio"), limit = measure(row, "limit");
-    if (speed) return typeof ratio === "number" ? `${figure(ratio)}× ${speed}` : speed;
+    if (speed) return speedOf(row) === null ? speed : `${ratio.toFixed(3)}× (${interval(row)}) ${speed}`;
     if (word("determinism", row)) return word("determinism", row);
     if (typeof error === "number") return typeof limit === "number" ? `${figure(error)} of ${figure(limit)}` : figure(error);
     return typeof ratio === "number" ? `${figure(ratio)}×` : "";
@@ -124,7 +130,6 @@
   fill("property", columns.property.map((number) => strings[number]), "all");
   for (const axis of ["model", "mapping", "attention"]) fill(axis, parts.map((part) => part[axis]), "all");
 
-  const speedOf = (row) => (word("speed", row) && typeof measure(row, "ratio") === "number" ? measure(row, "ratio") : null);
   const orders = {
     worst: null, // The records come in this order.
     case: (a, b) => (word("case", a) < word("case", b) ? -1 : word("case", a) > word("case", b) ? 1 : a - b),

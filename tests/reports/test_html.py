@@ -14,7 +14,8 @@ from msgspec.structs import replace
 
 from cases.axes import Property
 from reports.html import render_html
-from reports.record import Engagement, Outcome, Reason, Record
+from reports.kernel_config import configuration
+from reports.record import Engagement, Outcome, Reason, Record, Speed
 from reports.store import read_run
 from reports.summary import markdown_summary, text_summary
 from tests.reports.conftest import Browse
@@ -204,6 +205,35 @@ def test_the_report_reads_without_scripts(ordinary: Path) -> None:
         "pytest suite --device xpu --case",
     ):
         assert piece in document
+
+
+def test_a_ratio_of_times_has_its_interval_and_an_inconclusive_one_its_condition(tmp_path: Path) -> None:
+    """Catches a speedup, or a mean of speedups, without the interval that says what it is worth."""
+    unmet = "after 8 pairs, within the budget of 0.1 s, the interval does not decide"
+    speeds = [record for record in records(400) if record.speed in (Speed.FASTER, Speed.INCONCLUSIVE)]
+    faster = [record for record in speeds if record.speed is Speed.FASTER][:2]
+    unclear = [record for record in speeds if record.speed is Speed.INCONCLUSIVE][:2]
+    found = faster + [replace(record, measures={**record.measures, "unmet": unmet}) for record in unclear]
+    run = read_run(write_run(tmp_path, found))
+    page = re.sub(r"<(script|style).*?</\1>", "", render_html(run), flags=re.DOTALL)
+    page = re.sub(r"<[^>]*>|\s+", " ", page.replace("</tr>", "\n")).replace("  ", " ")
+    for text in (page, text_summary(run), markdown_summary(run)):
+        ratios = re.findall(r"\d\.\d+\N{MULTIPLICATION SIGN}(.{0,40})", text)
+        assert len(ratios) > 3
+        for after in ratios:
+            assert re.match(r"[ |(*]*(\d+\.\d{3} to \d+\.\d{3}|no interval)", after), after
+        assert unmet in text
+        assert "0.000 to" not in text
+
+
+def test_the_best_configuration_can_be_copied_and_downloaded(ordinary: Path) -> None:
+    """Catches a recommendation that nobody can take with them."""
+    document = ordinary.read_text(encoding="utf-8")
+    expected = configuration(read_run(ordinary.parent))
+    (address,) = re.findall(r'download="kernel_config.py" href="data:text/x-python;base64,([^"]+)"', document)
+    assert base64.b64decode(address).decode() == expected
+    (copied,) = re.findall(r'data-copy="([^"]*KERNEL_CONFIG[^"]*)"', document)
+    assert html.unescape(copied) == expected
 
 
 def test_every_record_is_in_the_data_of_the_page(ordinary: Path) -> None:

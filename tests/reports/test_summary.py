@@ -103,6 +103,7 @@ def test_the_end_of_a_run_writes_both_reports(tmp_path: Path) -> None:
     assert str(tmp_path / "report.html") in text
     assert sorted(path.name for path in tmp_path.iterdir()) == [
         "environment.json",
+        "kernel_config.py",
         "report.html",
         "report.md",
         "results.jsonl",
