@@ -35,6 +35,8 @@ class Kind(StrEnum):
     """A waiver knows the failure; before it held, or failed without a waiver."""
     MENDED = "mended"
     """Failed before, or was waived, and holds now."""
+    UNPLANNED = "not in the later plan"
+    """Was checked before, and the later run was started with other choices, which leave it out."""
     GAINED = "newly checked"
     """Gives an answer, and gave none before."""
     OTHERWISE = "answered otherwise"
@@ -142,7 +144,7 @@ def compare(before: Run, after: Run) -> Comparison:
         _remarks(first, second) if first and second else (),
         first is not None and second is not None,
         tuple(_findings(before, after)),
-        tuple(sorted(_changes(before.records, after.records), key=_rank)),
+        tuple(sorted(_changes(before, after), key=_rank)),
         _kernels(before.environment, after.environment),
         tuple(sorted((pair for pair in pairs if _moved(pair)), key=lambda pair: (not pair.worse, _drift(pair)))),
         _means(pairs),
@@ -154,10 +156,14 @@ def _rank(change: Change) -> tuple[int, int]:
     return list(Kind).index(change.kind), -severity(change.record.outcome)
 
 
-def _changes(before: Iterable[Record], after: Iterable[Record]) -> Iterator[Change]:
-    old, new = _by_check(before), _by_check(after)
+def _changes(before: Run, after: Run) -> Iterator[Change]:
+    old, new = _by_check(before.records), _by_check(after.records)
+    made = [run.environment.choices for run in (before, after) if run.environment]
+    other_plan = len(set(made)) == 2
     for check in dict.fromkeys((*old, *new)):
         kind = _kind(old.get(check), new.get(check))
+        if kind is Kind.LOST and check not in new and other_plan:
+            kind = Kind.UNPLANNED
         if kind is not None:
             yield Change(kind, old.get(check), new.get(check))
 

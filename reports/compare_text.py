@@ -48,7 +48,7 @@ def _sections(found: Comparison, style: Style) -> list[str]:
         _findings(found, style),
         _mapping(found, style),
         _differences("Kernels of which other revisions or bytes were loaded", found.kernels, style),
-        *(_checks(kind, found.changes, style) for kind in (Kind.MENDED, Kind.OTHERWISE, Kind.GAINED)),
+        *(_checks(kind, found.changes, style) for kind in (Kind.MENDED, Kind.OTHERWISE, Kind.UNPLANNED, Kind.GAINED)),
     ]
     return [section for section in sections if section]
 

@@ -77,6 +77,17 @@ def test_what_became_of_a_check(
     assert found == ([kind] if kind else [])
 
 
+def test_a_check_that_the_choices_of_the_later_run_leave_out_is_no_step_back(tmp_path: Path) -> None:
+    """Fault: a comparison of the short tier with the long one that calls a thousand checks lost."""
+    both = [record(), record(property=Property.LOAD)]
+    first = run(tmp_path / "first", *both, choices="tier='core'")
+    for choices, kind in (("tier='core'", Change.LOST), ("tier='smoke'", Change.UNPLANNED)):
+        second = run(tmp_path / choices, both[1], choices=choices)
+        found = compare(read_run(first), read_run(second))
+        assert [change.kind for change in found.changes] == [kind]
+        assert found.worse is (kind is Change.LOST)
+
+
 def test_a_step_back_is_the_exit_status_and_the_first_word(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Fault: a nightly job that stays green over a regression."""
     good, bad = run(tmp_path / "good", record()), run(tmp_path / "bad", record(Outcome.FAIL, message="off by 3"))
