@@ -17,7 +17,7 @@ from cases.axes import Phase, Property
 from cases.case import Case
 from cases.plan import properties, requirements
 from cases.repositories import RepositoryInUse
-from cases.statements import Statement
+from cases.statements import BASE, PREFIX, Statement
 from reports.record import Engagement, Outcome, Reason, Record, Speed
 from reports.verdict import FAILING, severity
 from suite import compiling, determinism, engagement, memory, model_checks, probes, speed, state
@@ -144,10 +144,12 @@ class Bench:
         """Check and record one statement."""
         start = perf_counter()
         shims: tuple[str, ...] = ()
+        unmet = None if statement.id in BASE else self._unfit(Property.STATEMENT)
         try:
-            finding, shims = self._statements.check(statement)
+            finding, shims = (unmet, ()) if unmet else self._statements.check(statement)
         except Exception as error:  # recorded as what it is, not shown as a traceback
             finding = self._recorder.harness_error(error)
+        self._outcomes[statement.case, Property.STATEMENT] = finding.outcome, finding.message
         return self._recorder.write(
             statement.case,
             Property.STATEMENT,
@@ -190,7 +192,17 @@ class Bench:
             self._evidence = ()
             gc.collect()
 
+    def _unfit(self, checked: Property) -> Finding | None:
+        """What is wrong with the device or the packages, without which nothing else can be said."""
+        for name in BASE:
+            outcome, message = self._outcomes.get((f"{PREFIX}{name}", Property.STATEMENT), (Outcome.PASS, ""))
+            if outcome in FAILING:
+                return _depends(name, outcome, message, checked)
+        return None
+
     def _unmet(self, case: Case, checked: Property) -> Finding | None:
+        if unfit := self._unfit(checked):
+            return unfit
         if not self._shelf.loader.backend.supports(case.dtype):
             return Finding(Outcome.NOT_SUPPORTED, None, f"{self._shelf.loader.backend.device} has no {case.dtype}")
         for needed in RESTS_ON[checked]:
@@ -269,7 +281,7 @@ class Bench:
         )
 
 
-def _depends(needed: Property, outcome: Outcome, message: str, checked: Property) -> Finding:
+def _depends(needed: str, outcome: Outcome, message: str, checked: Property) -> Finding:
     """A check is not made, since one that it rests on did not pass."""
     speed = Speed.NOT_MEASURED if checked is Property.SPEED else None
     return Finding(Outcome.NOT_RUN, Reason.DEPENDS, f"{needed} is {outcome}: {message}"[:2000], speed=speed)

@@ -280,6 +280,30 @@ def test_a_worker_that_cannot_begin_leaves_a_record_of_each_check_and_the_cause(
     assert "transformers" in done.stdout
 
 
+def test_packages_that_do_not_fit_each_other_are_one_failure_with_the_remedy(tmp_path: Path) -> None:
+    """Fault: a release of kernels that Transformers does not support, told as eighty faults of the suite."""
+    (tmp_path / "sitecustomize.py").write_text(
+        "from importlib import metadata\n\n"
+        "version = metadata.version\n"
+        "metadata.version = lambda name: '0.1.0' if name == 'kernels' else version(name)\n",
+        encoding="utf-8",
+    )
+    out = tmp_path / "out"
+    done = suite(
+        *("--device", "cpu", "--hub", "embedded", "--out", str(out)),
+        *("--case", "llama-tiny/f32/inference/sdpa/bundled", "--case", "statement/config.only"),
+        environment={"PYTHONPATH": str(tmp_path)},
+    )
+    found = {(record.case, record.property): record for record in read_run(out).records}
+    cause = found.pop(("statement/trouble.package", Property.STATEMENT))
+    assert (done.returncode, cause.outcome) == (1, Outcome.FAIL)
+    assert "pip install 'kernels>=" in cause.message
+    assert "pip install 'kernels>=" in done.stdout
+    resting = [record for record in found.values() if record.reason is Reason.DEPENDS]
+    assert {record.case for record in resting} >= {"statement/config.only", "llama-tiny/f32/inference/sdpa/bundled"}
+    assert {record.outcome for record in found.values()} <= {Outcome.PASS, Outcome.NOT_RUN}
+
+
 def test_a_device_that_is_not_there_is_refused_in_one_line() -> None:
     """Fault: a run on the CPU under the name of another device, or a traceback."""
     done = suite("--device", "xpu")
