@@ -180,12 +180,12 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=False):
     measures: dict[Short, float | int | str | bool | list[float] | None] = {}
     """Named figures. Speed: ``ratio``, ``low``, ``high`` (t_pytorch / t_kernel), ``pairs``, ``pytorch_ms``,
     ``kernel_ms``, ``logs`` (ln ratios), ``pytorch_seconds`` and ``kernel_seconds`` (raw, a call), ``claimed`` (the
-    verdict of the interval alone), ``unmet``, tokens per second, ``device_ratio`` (by device events). Forward:
-    ``error_ratio``, ``limit``, ``error_kernel``, ``error_pytorch``, ``match_bits``, ``match_top1``. Memory:
-    ``ratio``. Determinism: ``digest`` (of all bits), ``fresh_process`` (``same``, ``other``, or why not asked),
-    ``batch_kernel`` and ``batch_pytorch`` (a sequence alone against itself in a batch, 0 for the same bits), ``flags``
-    (deterministic algorithms ``hold``, ``vary`` or ``raise``), ``flags_cost``, ``flags_cost_low``,
-    ``flags_cost_high``."""
+    verdict of the interval alone), ``unmet``, tokens per second, ``device_ratio`` (by device events),
+    ``compiled_after_warm_up``. Forward: ``error_ratio``, ``limit``, ``error_kernel``, ``error_pytorch``,
+    ``match_bits``, ``match_top1``. Memory: ``ratio``. Determinism: ``digest`` (of all bits), ``fresh_process``
+    (``same``, ``other``, or why not asked), ``batch_kernel`` and ``batch_pytorch`` (a sequence alone against itself in
+    a batch, 0 for the same bits), ``flags`` (deterministic algorithms ``hold``, ``vary`` or ``raise``), ``flags_cost``,
+    ``flags_cost_low``, ``flags_cost_high``."""
     shims: tuple[Short, ...] = ()
     waiver: Short | None = None
     """Id of the waiver that turned this record WAIVED."""

@@ -24,7 +24,7 @@ from suite.digests import AWAITS
 from suite.finding import Finding, Measure
 from suite.model_checks import ArmError, arm
 from suite.numerics import LIMITS
-from suite.speed import SEVERAL, Timing, arm_of
+from suite.speed import SEVERAL, Timing, arm_of, timed
 from suite.stopping import Stopping
 from suite.subject import Subject
 from suite.work import works
@@ -239,7 +239,7 @@ def _cost(subject: Subject, timing: Timing) -> Mapping[str, Measure]:
     with_flags, without = (works(subject, partial(_renew, subject, on=on))[0] for on in (True, False))
     sampler = replace(timing.sampler(subject, without.phase), stopping=Stopping(looks=(COST_PAIRS,)))
     with deterministic():
-        found = sampler.measure(arm_of(with_flags, kernel=True), arm_of(without, kernel=True)).interval
+        found = timed(sampler, arm_of(with_flags, kernel=True), arm_of(without, kernel=True)).interval
     if subject.case.mode.trains:
         subject.loaded.model.zero_grad(set_to_none=True)
     return {"flags_cost": found.ratio, "flags_cost_low": found.low, "flags_cost_high": min(found.high, SEVERAL)}

@@ -105,6 +105,8 @@ class Measurement:
     """Whether both arms settled in warm-up."""
     of_all: Interval
     """The ratio of all samples, interrupted ones too: wider, and it must not contradict."""
+    compiled: tuple[str, ...] = ()
+    """What was compiled or tuned after warm-up, while pairs were timed; with any there is no verdict."""
     device: Interval | None = None
     """The same ratio by device events. Near 1 with another wall-clock ratio: the calls are bound by their launch."""
 
@@ -140,6 +142,8 @@ class Sampler:
     warm_up: WarmUp = field(default_factory=WarmUp)
     stopping: Stopping = field(default_factory=Stopping)
     throttling: Throttling = field(default_factory=Throttling)
+    compiled: Sequence[str] = ()
+    """What was compiled so far; grows by itself where somebody watches (``suite.compilations``)."""
     least_sample: float = 1e-3
     """A sample repeats its call until it lasts this long, or 100 times the clock's own cost."""
 
@@ -151,6 +155,7 @@ class Sampler:
             calls = self._inner_calls(warm)
             quickest = calls * min(min(times) for times in warm)
             block = max(1, min(BLOCK, int(BLOCK_SECONDS / max(quickest, 1e-9))))
+            warmed_up = len(self.compiled)
             pairs, interval, verdict = self._pairs(pytorch, kernel, calls, block)
         kept = self.throttling.kept([pair.clock for pair in pairs])
         unmet = "" if verdict else self.stopping.unmet(interval, sum(kept), self.budget)
@@ -168,6 +173,10 @@ class Sampler:
                 f"{dropped} of {len(pairs)} pairs were measured while the device ran below 75 % of its usual clock; at "
                 "most a tenth may"
             )
+        late = tuple(self.compiled[warmed_up:])
+        if late:
+            verdict = None
+            unmet = f"{len(late)} compilations after warm-up, within the pairs: {', '.join(late[:3])}"[:500]
         return Measurement(
             interval=interval,
             verdict=verdict or "INCONCLUSIVE",
@@ -178,6 +187,7 @@ class Sampler:
             inner_calls=calls,
             settled=all(self.warm_up.settled(times) for times in warm),
             of_all=of_all,
+            compiled=late,
             device=self._device(pairs, kept),
         )
 

@@ -7,7 +7,7 @@ the same (``suite.confirm``).
 
 import zlib
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from time import perf_counter
 from typing import Any
 
@@ -15,6 +15,7 @@ import torch
 
 from cases.axes import Phase
 from reports.record import Outcome, Reason, Speed
+from suite.compilations import watched
 from suite.confirm import AWAITS
 from suite.control import Control
 from suite.device import Backend
@@ -26,7 +27,7 @@ from suite.subject import Subject
 from suite.throttling import Throttling
 from suite.work import Work, calls_seen, works
 
-__all__ = ["SEVERAL", "Timing", "arm_of", "clock_of", "control", "measure", "phases", "speed"]
+__all__ = ["SEVERAL", "Timing", "arm_of", "clock_of", "control", "measure", "phases", "speed", "timed"]
 
 SEVERAL = 1e9
 """Stands for infinity in records, whose JSON has none."""
@@ -81,11 +82,17 @@ def measure(subject: Subject, phase: Phase, timing: Timing, *, kernel: bool = Tr
     """Time both arms of a phase; without ``kernel`` PyTorch against itself."""
     pytorch, other = _work(subject, phase, kernel=False), _work(subject, phase, kernel=kernel)
     try:
-        return timing.sampler(subject, phase).measure(arm_of(pytorch, kernel=False), arm_of(other, kernel=kernel))
+        return timed(timing.sampler(subject, phase), arm_of(pytorch, kernel=False), arm_of(other, kernel=kernel))
     finally:
         if subject.case.mode.trains:
             subject.loaded.model.zero_grad(set_to_none=True)
         subject.arms.use_kernels()
+
+
+def timed(sampler: Sampler, pytorch: Arm, kernel: Arm) -> Measurement:
+    """Measure two arms, and watch that nothing is compiled while their pairs are timed."""
+    with watched() as compiled:
+        return replace(sampler, compiled=compiled).measure(pytorch, kernel)
 
 
 def arm_of(work: Work, *, kernel: bool) -> Arm:
@@ -172,6 +179,7 @@ def _figures(work: Work, result: Measurement) -> dict[str, Measure]:
         "inner_calls": result.inner_calls,
         "settled": result.settled,
         "dropped": result.kept.count(False),
+        "compiled_after_warm_up": len(result.compiled),
         "throttling": "watched" if result.clock_read else "not watched: the clock of this device cannot be read",
         "logs": list(result.logs),
         # Raw seconds a call, for pytest-benchmark and for whoever wants to compute it otherwise.
