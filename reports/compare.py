@@ -17,7 +17,7 @@ from reports.ratio import Ratio, geometric_mean
 from reports.record import DECIDED, Environment, Outcome, Record, Speed
 from reports.store import Run
 from reports.verdict import FAILING, judge, severity, speed_figures
-from reports.waivers import finding_of, usage_of
+from reports.waivers import Waiver, finding_of, usage_of
 
 __all__ = ["Change", "Comparison", "Difference", "FindingChange", "Kind", "SpeedChange", "compare"]
 
@@ -245,13 +245,20 @@ def _findings(before: Run, after: Run) -> Iterator[FindingChange]:
 def _states(run: Run) -> dict[str, tuple[str, str]]:
     """Finding to its state in a run and what it is about. One that any of its waivers met was seen."""
     used = usage_of(run)
+    gone = tuple(waiver for waiver in used.elsewhere if _gone(waiver, run.records))
     states = {
         "not checked": (*used.unmatched, *used.unchecked),
         "not known here": used.elsewhere,
-        "not seen": used.healed,
+        "not seen": (*used.healed, *gone),
         "seen": tuple(waiver for waiver, _ in used.used),
     }
     return {finding_of(waiver): (state, waiver.reason) for state, waivers in states.items() for waiver in waivers}
+
+
+def _gone(waiver: Waiver, records: Iterable[Record]) -> bool:
+    """Whether all that a waiver for other versions is about was checked, and holds or has another known fault."""
+    outcomes = {record.outcome for record in records if waiver.meets(record)}
+    return bool(outcomes) and outcomes <= {Outcome.PASS, Outcome.WAIVED}
 
 
 def _kernels(before: Environment | None, after: Environment | None) -> tuple[Difference, ...]:

@@ -151,6 +151,10 @@ def test_known_faults_that_came_or_went_are_named(tmp_path: Path) -> None:
     found = compare(read_run(first), read_run(second))
     assert [(each.id, each.before, each.after) for each in found.findings] == [("V6", "seen", "not seen")]
     assert compare(read_run(first), read_run(first)).findings == ()
+    for outcome, state in ((Outcome.PASS, "not seen"), (Outcome.FAIL, "not known here")):
+        later = run(tmp_path / outcome, record(outcome), packages={"transformers": "0.9"})
+        (later / FILE).write_bytes(msgspec.json.encode(InUse((waiver,))))
+        assert [each.after for each in compare(read_run(first), read_run(later)).findings] == [state]
 
 
 def test_packages_and_kernels_that_differ_are_named(tmp_path: Path) -> None:
