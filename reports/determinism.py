@@ -11,7 +11,7 @@ from statistics import median
 from cases.axes import Property
 from reports.clean import one_line
 from reports.evidence import case_of
-from reports.record import Determinism, Outcome, Record
+from reports.record import Determinism, Outcome, Record, figure
 from reports.verdict import FAILING
 from reports.views import OTHER, Bounded
 
@@ -110,7 +110,7 @@ def notable(records: Iterable[Record], limit: int = 20) -> Bounded[Record]:
 
 def _gaps(record: Record) -> tuple[float, float] | None:
     """Differences between a sequence alone and in its batch, of the kernel and of PyTorch."""
-    kernel, pytorch = _number(record, "batch_kernel"), _number(record, "batch_pytorch")
+    kernel, pytorch = figure(record, "batch_kernel"), figure(record, "batch_pytorch")
     return None if kernel is None or pytorch is None else (kernel, pytorch)
 
 
@@ -122,17 +122,12 @@ def _cost(records: Sequence[Record]) -> Cost | None:
     names = ("flags_cost", "flags_cost_low", "flags_cost_high")
     found = []
     for record in records:
-        ratio, low, high = (_number(record, name) for name in names)
+        ratio, low, high = (figure(record, name) for name in names)
         if ratio is not None and low is not None and high is not None:
             found.append((ratio, low, high))
     return Cost(*sorted(found)[len(found) // 2], len(found)) if found else None
 
 
 def _middle(records: Sequence[Record], name: str) -> float | None:
-    found = [share for record in records if (share := _number(record, name)) is not None]
+    found = [share for record in records if (share := figure(record, name)) is not None]
     return median(found) if found else None
-
-
-def _number(record: Record, name: str) -> float | None:
-    value = record.measures.get(name)
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None

@@ -20,6 +20,7 @@ from reports.clean import clean, one_line
 from reports.evidence import Ledger
 from reports.kernel_config import kernel_config
 from reports.never_slower import recommend
+from reports.once import paid_once
 from reports.payload import pack, payload
 from reports.record import Determinism, Outcome, Record
 from reports.store import Run
@@ -105,6 +106,7 @@ def render_html(run: Run) -> str:
             ledger=views.ledger_lines(ledger),
             accuracies=accuracies,
             largest_errors=largest_errors,
+            paid_once=paid_once(run.records),
             repeatability=determinism.repeatability(run.records),
             unrepeatable=determinism.notable(run.records),
             speed_rows=shown,

@@ -26,6 +26,7 @@ __all__ = [
     "Text",
     "decode_record",
     "encode",
+    "figure",
 ]
 
 SCHEMA = 1
@@ -253,6 +254,14 @@ def decode_record(line: bytes | str) -> Record:
     if record.schema > SCHEMA:
         raise msgspec.ValidationError(f"record of schema {record.schema}; this reader knows {SCHEMA}")
     return record
+
+
+def figure(record: Record, name: str) -> float | None:
+    """A measure that is a finite number; None where there is none, or something else stands in its place."""
+    value = record.measures.get(name)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not -1e300 < value < 1e300:
+        return None
+    return float(value)
 
 
 def encode(value: Record | Environment) -> bytes:

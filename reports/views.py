@@ -2,7 +2,6 @@
 bounded and says how much it leaves out, and every string is cleaned, so that templates only lay out.
 """
 
-import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
@@ -13,7 +12,7 @@ from typing import Generic, TypeVar
 from cases.axes import Property
 from reports.clean import clean, one_line
 from reports.evidence import PLAIN, Ledger, case_of
-from reports.record import Engagement, Outcome, Reason, Record
+from reports.record import Engagement, Outcome, Reason, Record, figure
 from reports.verdict import FAILING, count, severity, worst
 
 __all__ = [
@@ -252,12 +251,9 @@ def accuracy(records: Iterable[Record], limit: int = 15) -> tuple[tuple[Accuracy
 
 
 def _share_of_limit(record: Record) -> float | None:
-    error, limit = record.measures.get("error_ratio"), record.measures.get("limit")
-    for value in (error, limit):
-        if not isinstance(value, int | float) or isinstance(value, bool) or not math.isfinite(value):
-            return None
-    assert isinstance(error, int | float)
-    assert isinstance(limit, int | float)
+    error, limit = figure(record, "error_ratio"), figure(record, "limit")
+    if error is None or limit is None:
+        return None
     return error / limit if limit > 0 and error >= 0 else None
 
 

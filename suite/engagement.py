@@ -16,7 +16,7 @@ from cases.plan import called
 from reports.record import Engagement, Outcome, Reason
 from suite import features, ledger, passes, pins
 from suite.arms import Site
-from suite.finding import Finding
+from suite.finding import Finding, Measure
 from suite.loading import kernel_mode
 from suite.subject import Subject
 
@@ -48,7 +48,8 @@ def load(subject: Subject, *, embedded: bool) -> Finding:
                 Outcome.NOT_SUPPORTED, Reason.NO_COMPATIBLE_MODE, f"declared by the kernel itself: {message}"
             )
         return Finding(Outcome.FAIL, reason, message)
-    return Finding(Outcome.PASS, message=f"loaded by {loaded.route}", measures={"route": loaded.route})
+    measures: dict[str, Measure] = {"load_seconds": subject.load_seconds, **subject.downloads.measures}
+    return Finding(Outcome.PASS, message=f"loaded by {loaded.route}", measures={"route": loaded.route, **measures})
 
 
 def _refusal(error: Exception) -> tuple[Reason, str]:
@@ -79,6 +80,7 @@ def engage(subject: Subject) -> Finding:
     entries = _layer_entries(subject, arms.sites, calls)
     entries += _attention_entry(subject, attention_calls)
     finding = _judge(subject, pins.checked(entries))
+    finding.measures["first_pass_seconds"] = subject.first_pass_seconds
     missing = features.dropped(asked, features.functions()) if attention(subject.case.attention).hub else []
     if missing and finding.outcome is Outcome.PASS:
         text = f"{subject.attention_implementation}: {'; '.join(missing)}"

@@ -21,10 +21,14 @@ from cases.mappings import KernelReference
 from cases.repositories import RepositoryInUse
 from reports.record import Outcome, Reason
 from suite import attention_functions, layer_class, repository_files, signatures
+from suite.downloads import Downloads, downloading
 from suite.finding import Finding, Measure
 from suite.loading import Loader
 
 __all__ = ["Repositories"]
+
+UNSAID = frozenset({"notes", "download_seconds", "download_bytes"})
+"""Measures that are not for the sentence of a pass."""
 
 
 @dataclass(slots=True)
@@ -35,6 +39,8 @@ class _Located:
     """The variant that loading would take here."""
     variants: list[Path]
     missing: tuple[Reason, str] | None = None
+    downloads: Downloads = field(default_factory=Downloads)
+    """What it took to bring it here, until the first of the names that it serves has reported it."""
 
 
 @dataclass(slots=True)
@@ -54,7 +60,7 @@ class _Report:
             listed = "\n".join(f"{number}. {text}" for number, text in enumerate(self.problems, 1))
             many = "1 violation" if len(self.problems) == 1 else f"{len(self.problems)} violations"
             return Finding(Outcome.FAIL, Reason.REJECTED, f"{promised}: {many}\n{listed}", measures=self.measures)
-        facts = [f"{key} {value}" for key, value in self.measures.items() if key != "notes"]
+        facts = [f"{key} {value}" for key, value in self.measures.items() if key not in UNSAID]
         return Finding(Outcome.PASS, message=f"{promised}: {', '.join(facts)}", measures=self.measures)
 
 
@@ -82,6 +88,8 @@ class Repositories:
             return report.finding(repository.promised) if report.problems else Finding(Outcome.NOT_RUN, reason, text)
         looked = self._look(located.folder)
         report.measures |= {"variant": located.folder.name, "digest": looked.digest}
+        report.measures |= located.downloads.measures
+        located.downloads = Downloads()
         self._check_version(reference, looked, report)
         if self._check_unique(repository, looked, report):
             # Of two repositories with one id the second gets the first one's modules: there is no telling whose.
@@ -122,19 +130,20 @@ class Repositories:
 
     def _download(self, reference: KernelReference) -> _Located:
         try:
-            folder = kernels.install_kernel(
-                reference.repository,
-                version=reference.version,
-                revision=reference.revision,
-                trust_remote_code=reference.repository in self._loader.trusted,
-                local_files_only=constants.HF_HUB_OFFLINE,
-            )
+            with downloading() as downloads:
+                folder = kernels.install_kernel(
+                    reference.repository,
+                    version=reference.version,
+                    revision=reference.revision,
+                    trust_remote_code=reference.repository in self._loader.trusted,
+                    local_files_only=constants.HF_HUB_OFFLINE,
+                )
         except Exception as error:  # whatever the client raises, loading is going to meet it too
             text = " ".join(str(error).split())[:1500]
             untrusted = "trusted publisher" in text or "trust status" in text
             reason = Reason.UNTRUSTED if untrusted else Reason.CANNOT_LOAD
             return _Located(None, [], (reason, f"{reference.promised}: {type(error).__name__}: {text}"))
-        return _Located(folder, [folder])
+        return _Located(folder, [folder], downloads=downloads)
 
     def _look(self, folder: Path) -> repository_files.Variant:
         if folder not in self._looked:

@@ -162,6 +162,7 @@ def _finding(subject: Subject, work: Work, calls: int, result: Measurement, timi
         "calls": calls,
         **_figures(work, result),
         "load_seconds": subject.load_seconds,
+        **subject.downloads.measures,
         "first_pass_seconds": subject.first_pass_seconds,
     }
     return Finding(Outcome.PASS, message=f"{text}: {unmet}" if unmet else text, measures=measures, speed=verdict)

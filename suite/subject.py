@@ -21,6 +21,7 @@ from cases.mappings import MAPPINGS
 from cases.models import MODELS
 from suite import passes, zoo
 from suite.arms import Arms
+from suite.downloads import Downloads, downloading
 from suite.loading import Loaded, Loader
 from suite.numerics import RoutingReplay
 
@@ -58,6 +59,8 @@ class Subject:
         self._shelf = shelf
         self.load_seconds = 0.0
         """Seconds that loading took, with the download of the kernels; 0 before."""
+        self.downloads = Downloads()
+        """What of the kernels came from the Hub meanwhile; nothing of those that were in the cache."""
         self.first_pass_seconds = 0.0
         """Seconds of the first pass of the kernelized model: compilation, autotuning and caches are in these."""
 
@@ -66,7 +69,8 @@ class Subject:
         """The model as the case says. Raises what the libraries raise."""
         path = self._shelf.path(self.case)
         start = perf_counter()
-        loaded = self.loader.load(self.case, path)
+        with downloading() as self.downloads:
+            loaded = self.loader.load(self.case, path)
         self.load_seconds = perf_counter() - start
         return loaded
 
