@@ -20,7 +20,7 @@ from cases.repositories import RepositoryInUse
 from cases.statements import BASE, PREFIX, Statement
 from reports.record import Engagement, Outcome, Reason, Record, Speed
 from reports.verdict import FAILING, severity
-from suite import compiling, determinism, engagement, memory, model_checks, probes, speed, state
+from suite import compiling, determinism, engagement, hub_away, memory, model_checks, probes, speed, state
 from suite.finding import Finding
 from suite.model_checks import ArmError
 from suite.outcomes import SKIPPED
@@ -96,10 +96,8 @@ class Bench:
             finding = check()
         except (torch.OutOfMemoryError, MemoryError) as error:
             finding = Finding(Outcome.RESOURCE, None, f"out of memory: {error}")
-        except ArmError as error:
-            finding = self._raised(error)
         except Exception as error:  # a fault of the suite must not look like one of the kernel
-            finding = self._recorder.harness_error(error)
+            finding = self._failed(error)
         finding = self._with_evidence(subject, checked, finding)
         self._outcomes[subject.case.id, checked] = finding.outcome, finding.message
         return finding
@@ -148,7 +146,7 @@ class Bench:
         try:
             finding, shims = (unmet, ()) if unmet else self._statements.check(statement)
         except Exception as error:  # recorded as what it is, not shown as a traceback
-            finding = self._recorder.harness_error(error)
+            finding = self._failed(error)
         self._outcomes[statement.case, Property.STATEMENT] = finding.outcome, finding.message
         return self._recorder.write(
             statement.case,
@@ -165,7 +163,7 @@ class Bench:
         try:
             finding = self._repositories.check(repository)
         except Exception as error:  # recorded as what it is, not shown as a traceback
-            finding = self._recorder.harness_error(error)
+            finding = self._failed(error)
         return self._recorder.write(repository.id, Property.REPOSITORY, finding, seconds=perf_counter() - start)
 
     def _take(self, case: Case) -> Subject:
@@ -248,7 +246,14 @@ class Bench:
         except (torch.OutOfMemoryError, MemoryError):
             raise
         except Exception as error:
-            return self._raised(_whose(subject, error))
+            return hub_away.finding(error) or self._raised(_whose(subject, error))
+
+    def _failed(self, error: Exception) -> Finding:
+        """What a check says that ended in an exception."""
+        away = hub_away.finding(error)
+        if away is not None:
+            return away
+        return self._raised(error) if isinstance(error, ArmError) else self._recorder.harness_error(error)
 
     def _raised(self, error: ArmError) -> Finding:
         if memory.ran_out(str(error)):
