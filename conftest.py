@@ -8,7 +8,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("kernel suite", "Hub kernels in Transformers (pytest suite)")
     add = group.addoption
     add("--device", default="auto", metavar="TYPE[:INDEX]", help="cpu, cuda, rocm, xpu, mps, npu (default: auto)")
-    add("--tier", default="core", metavar="TIER", help="smoke, core (default) or full")
+    add("--tier", default=None, metavar="TIER", help="smoke, core (default; smoke for a ladder) or full")
     add("--model", action="append", default=[], metavar="NAME", help="only this model of the zoo; repeatable")
     add("--dtype", action="append", default=[], metavar="DTYPE", help="only f32, bf16 or f16; repeatable")
     add("--mode", action="append", default=[], metavar="MODE", help="only inference, training, …; repeatable")
@@ -28,6 +28,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="test this kernel (org/repo, or /absolute/path for a local one) instead of the bundled ones; repeatable",
     )
     add("--kernels", default=None, metavar="FILE", help="the same from a TOML file: a table [kernels] of LAYER = '…'")
+    add(
+        "--ladder",
+        default=None,
+        metavar="LAYER=REPO:NAME",
+        help="test this kernel at every tag and version branch of its repository, and show what changed between them",
+    )
     add(
         "--waivers",
         action="append",

@@ -75,6 +75,8 @@ class Property(StrEnum):
 
     STATEMENT = "statement"
     """A documented statement that is about no model in particular."""
+    LADDER = "ladder"
+    """A revision on a ladder, and what its files offer; nothing of it is run."""
     REPOSITORY = "repository"
     """A kernel repository is sound before anything of it runs: metadata, purity, signatures, flags."""
     LOAD = "load"

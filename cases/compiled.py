@@ -13,7 +13,7 @@ from cases.axes import DType, Tier
 from cases.case import Case
 from cases.mappings import MAPPINGS, KernelReference
 from cases.models import MODELS
-from cases.plan import USER, Selection, called, offered
+from cases.plan import Selection, called, given, offered
 
 __all__ = ["LIMIT", "choose", "eligible", "of_selection"]
 
@@ -39,7 +39,7 @@ def eligible(case: Case, tier: Tier) -> bool:
         and not case.mode.compiles
         and not attention(case.attention).hub
         and not model.timing
-        and (tier is Tier.FULL or case.mapping == USER or SCANS.isdisjoint(model.carries))
+        and (tier is Tier.FULL or given(case.mapping) or SCANS.isdisjoint(model.carries))
     )
 
 
@@ -73,7 +73,7 @@ def _preference(case: Case) -> tuple[bool, bool, bool, str]:
 
 
 def _shown(case: Case, user: Mapping[str, KernelReference]) -> frozenset[tuple[str, bool]]:
-    entries = user if case.mapping == USER else MAPPINGS[case.mapping].entries or {}
+    entries = user if given(case.mapping) else MAPPINGS[case.mapping].entries or {}
     claims = {name for name, kernel in offered(entries, case.mode).items() if kernel.compiles}
     names = claims & called(MODELS[case.model], case.mode)
     return frozenset((name, case.mode.trains) for name in names)

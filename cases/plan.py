@@ -20,12 +20,12 @@ from cases.case import Case
 from cases.mappings import MAPPINGS, KernelReference
 from cases.models import MODELS, Model
 
-__all__ = ["USER", "Selection", "build", "called", "offered", "properties", "requirements"]
+__all__ = ["USER", "Selection", "build", "called", "given", "offered", "properties", "requirements"]
 
 USER = "user"
 """Mapping name of the kernels given with ``--kernel``."""
 
-WITHOUT_CASE = ("statement/", "repository/")
+WITHOUT_CASE = ("statement/", "repository/", "ladder/")
 """How the ids of checks begin that are about no case. They can be asked for by id like a case."""
 
 
@@ -43,6 +43,11 @@ class Selection:
     """Pairs (registered name, kernel) of ``--kernel``; when given, only these are tested."""
     cases: tuple[str, ...] = ()
     """Literal case ids; when given, exactly these."""
+
+
+def given(mapping: str) -> bool:
+    """Whether a mapping is the user's own: that of ``--kernel``, or of a revision on a ladder (``user@v2.0.0``)."""
+    return mapping.partition("@")[0] == USER
 
 
 def called(model: Model, mode: Mode) -> frozenset[str]:
@@ -71,7 +76,7 @@ def exists(model: Model, dtype: DType, mode: Mode, name: str, mapping: str, kern
     if model.timing and dtype is DType.FLOAT16:
         # CPUs emulate float16, at real widths for minutes.
         return False
-    if mapping == USER:
+    if given(mapping):
         return not kernels.isdisjoint(model.carries)
     if mapping == "pytorch":
         # Without layer kernels there must be an attention implementation to hold against another one.
@@ -198,14 +203,15 @@ def properties(case: Case) -> tuple[Property, ...]:
     model = MODELS[case.model]
     chosen = [Property.LOAD, Property.ENGAGE]
     # At real widths, where a probe costs seconds, all kernels are probed together.
-    affordable = not model.timing or case.mapping in ("bundled", USER)
+    whole = case.mapping == "bundled" or given(case.mapping)
+    affordable = not model.timing or whole
     if affordable and not case.mode.compiles and (case.mapping != "pytorch" or attention(case.attention).hub):
         # A kernel is probed by itself; what torch.compile makes of it is its own property.
         chosen.append(Property.PROBE)
     chosen.append(Property.FORWARD)
     if case.mode.trains:
         chosen.append(Property.GRADIENT)
-    if case.dtype is DType.FLOAT32 and case.mapping in ("bundled", USER) and not (case.mode.compiles or model.timing):
+    if case.dtype is DType.FLOAT32 and whole and not (case.mode.compiles or model.timing):
         # What becomes of a binding depends on the route, which follows from mapping and mode: one dtype shows it.
         chosen.append(Property.STATE)
     if not model.timing:
@@ -216,7 +222,7 @@ def properties(case: Case) -> tuple[Property, ...]:
     elif model.generates and not case.mode.trains and not model.timing:
         chosen.append(Property.GENERATE)
     chosen.append(Property.MEMORY)
-    if model.timing or case.mapping in ("bundled", USER):
+    if model.timing or whole:
         # Shapes decide speedups: one kernel alone is timed at real widths, where its share of the time is the real one.
         chosen.append(Property.SPEED)
     return tuple(chosen)
@@ -246,7 +252,7 @@ def _literal(text: str) -> Case:
     case = Case.from_id(text)
     if case.model not in MODELS:
         raise ValueError(f"{text!r}: no model {case.model!r} in the zoo; there are {', '.join(MODELS)}")
-    if case.mapping not in MAPPINGS and case.mapping != USER:
+    if case.mapping not in MAPPINGS and not given(case.mapping):
         raise ValueError(f"{text!r}: no mapping {case.mapping!r}; there are {', '.join(MAPPINGS)} and {USER}")
     model = MODELS[case.model]
     if not exists(model, case.dtype, case.mode, case.attention, case.mapping, frozenset(model.carries)):

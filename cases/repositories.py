@@ -11,7 +11,7 @@ from cases.attention import attention, attention_name
 from cases.case import Case
 from cases.mappings import BUNDLED, MAPPINGS, KernelReference
 from cases.models import MODELS
-from cases.plan import offered
+from cases.plan import USER, offered
 
 __all__ = ["PREFIX", "RepositoryInUse", "in_use"]
 
@@ -31,11 +31,13 @@ class RepositoryInUse:
     """``org/repo[@revision]``, as ``attn_implementation`` takes it; None for a layer."""
     former: tuple[KernelReference, ...] = ()
     """Earlier versions of a bundled repository: a pin may name any of them, so all must take the same parameters."""
+    rung: str = ""
+    """The revision of a ladder that this is; empty without one."""
 
     @property
     def id(self) -> str:
         """The id of the check, where a case would have its own."""
-        return f"{PREFIX}{self.name}"
+        return f"{PREFIX}{self.name}{f'@{self.rung}' if self.rung else ''}"
 
     @property
     def promised(self) -> str:
@@ -44,9 +46,11 @@ class RepositoryInUse:
 
 
 def in_use(
-    cases: Iterable[Case], user: Mapping[str, KernelReference], chosen: Iterable[str] = ()
+    cases: Iterable[Case], own: Mapping[str, Mapping[str, KernelReference]], chosen: Iterable[str] = ()
 ) -> tuple[RepositoryInUse, ...]:
     """Every repository that the cases ask for, then those asked for by id in ``chosen``; sorted by name.
+
+    ``own`` are the user's own kernels: by mapping, the kernel of each registered name.
 
     Raises:
         ValueError: ``chosen`` has an id that no bundled and no given kernel answers to.
@@ -54,32 +58,37 @@ def in_use(
     found: dict[str, RepositoryInUse] = {}
     for case in cases:
         mapping = MAPPINGS.get(case.mapping)
-        entries = user if mapping is None else mapping.entries or {}
+        entries = own.get(case.mapping, {}) if mapping is None else mapping.entries or {}
         for name, kernel in offered(entries, case.mode).items():
             if name in MODELS[case.model].carries:
-                found[name] = _layer(name, kernel)
+                repository = _layer(name, kernel, case.mapping)
+                found[repository.id] = repository
         choice = attention(case.attention)
         if choice.hub and choice.implementation is not None:
             repository = _attention(choice.implementation)
-            found[repository.name] = repository
+            found[repository.id] = repository
     for text in chosen:
-        name = text.removeprefix(PREFIX)
-        if name in user or name in BUNDLED:
-            found[name] = _layer(name, user.get(name) or BUNDLED[name])
-        elif "~" in name:
-            found[name] = _attention(name.replace("~", "/"))
+        asked = text.removeprefix(PREFIX)
+        name, at, rung = asked.partition("@")
+        user = f"{USER}{at}{rung}"
+        wanted = own.get(user, {}).get(name) or (None if at else BUNDLED.get(name))
+        if "~" in name:
+            found[text] = _attention(asked.replace("~", "/"))
+        elif wanted is not None:
+            found[text] = _layer(name, wanted, user)
         else:
-            raise ValueError(f"{text!r}: no kernel for {name!r}; bundled are {', '.join(BUNDLED)}")
-    return tuple(found[name] for name in sorted(found))
+            raise ValueError(f"{text!r}: no kernel for {asked!r}; bundled are {', '.join(BUNDLED)}")
+    return tuple(found[identity] for identity in sorted(found))
 
 
-def _layer(name: str, kernel: KernelReference) -> RepositoryInUse:
+def _layer(name: str, kernel: KernelReference, mapping: str) -> RepositoryInUse:
     former: tuple[KernelReference, ...] = ()
     if BUNDLED.get(name) == kernel and kernel.version is not None:
         former = tuple(
             KernelReference(kernel.repository, kernel.layer, version) for version in range(1, kernel.version)
         )
-    return RepositoryInUse(name, kernel, former=former)
+    rung = mapping.partition("@")[2]
+    return RepositoryInUse(name, kernel, former=former, rung=rung)
 
 
 def _attention(implementation: str) -> RepositoryInUse:

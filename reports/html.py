@@ -15,7 +15,7 @@ import jinja2
 import msgspec
 from markupsafe import Markup
 
-from reports import chart, determinism, hub_away, qualification, requirements, views
+from reports import chart, determinism, ladder_table, qualification, requirements, views
 from reports.clean import clean, one_line
 from reports.evidence import Ledger
 from reports.kernel_config import kernel_config
@@ -99,8 +99,9 @@ def render_html(run: Run) -> str:
             environment=run.environment,
             verdict=verdict,
             headline=HEADLINES[verdict.overall],
-            qualified=(*hub_away.sentences(run), *qualification.sentences(run.records)),
+            qualified=qualification.sentences(run.records),
             failures=views.failures(run.records, FAILURES),
+            ladder=ladder_table.table(run.records, verdict.speedups.measured),
             **_statements(run),
             matrices=[views.matrix(run.records, "mapping"), views.matrix(run.records, "attention")],
             ledger=views.ledger_lines(ledger),
@@ -193,6 +194,7 @@ def _templates() -> jinja2.Environment:
         SPEEDS=SPEEDS,
         GRADES=list(Determinism),
         worst=worst,
+        LADDER=ladder_table.COLUMNS,
         key_figure=key_figure,
     )
     return environment

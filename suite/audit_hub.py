@@ -14,7 +14,7 @@ from huggingface_hub.errors import HfHubHTTPError
 
 from reports.audit import Entry, Kind, Remark
 
-__all__ = ["hub_remarks", "parameters"]
+__all__ = ["fits", "hub_remarks", "parameters", "sources"]
 
 BUILDS = {"cuda": "cu(da)?", "rocm": "rocm", "xpu": "xpu", "mps": "metal", "npu": "cann", "cpu": "cpu"}
 """By device type: how the names of its builds go on after ``torch-`` or ``torch210-cxx11-``."""
@@ -48,7 +48,7 @@ def hub_remarks(entries: Iterable[Entry], endpoint: str | None = None) -> Iterat
         yield from _stale(served, [branch.name for branch in refs.branches])
         variants = {path.split("/")[1] for path in files if path.startswith("build/") and path.count("/") > 1}
         for entry in served:
-            fitting = sorted(variant for variant in variants if _fits(variant, entry.device))
+            fitting = sorted(variant for variant in variants if fits(variant, entry.device))
             if not fitting:
                 there = ", ".join(sorted(variants)) or "none"
                 text = f"{repository} at {pin} has no build for {entry.device}; there are {there}"
@@ -63,7 +63,7 @@ def hub_remarks(entries: Iterable[Entry], endpoint: str | None = None) -> Iterat
             yield Remark(Kind.PARAMETERS, name, "", said)
 
 
-def _fits(variant: str, device: str) -> bool:
+def fits(variant: str, device: str) -> bool:
     """Whether a build is for a device type. Which build fits which version of it, only the device can say."""
     return re.search(rf"(^|-){BUILDS.get(device, device)}\d*($|-)", variant) is not None or variant.endswith(
         "universal"
@@ -81,12 +81,16 @@ def _stale(served: list[Entry], branches: list[str]) -> Iterator[Remark]:
 def _parameters_on(
     api: HfApi, repository: str, pin: str, variant: str, files: list[str], layer: str
 ) -> tuple[str, ...] | None:
-    for path in (path for path in files if path.startswith(f"build/{variant}/") and path.endswith(".py")):
+    found = (parameters(source, layer) for source in sources(api, repository, pin, variant, files))
+    return next((names for names in found if names is not None), None)
+
+
+def sources(api: HfApi, repository: str, pin: str, variant: str, files: Iterable[str]) -> Iterator[str]:
+    """The Python files of a build as text, ``layers`` first, each downloaded when it is wanted."""
+    python = [path for path in files if path.startswith(f"build/{variant}/") and path.endswith(".py")]
+    for path in sorted(python, key=lambda path: ("layers" not in path, path)):
         local = Path(str(api.hf_hub_download(repository, path, repo_type="kernel", revision=pin)))
-        found = parameters(local.read_text(encoding="utf-8", errors="replace"), layer)
-        if found is not None:
-            return found
-    return None
+        yield local.read_text(encoding="utf-8", errors="replace")
 
 
 def parameters(source: str, layer: str) -> tuple[str, ...] | None:

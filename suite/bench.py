@@ -15,12 +15,13 @@ import torch
 
 from cases.axes import Phase, Property
 from cases.case import Case
+from cases.ladder import Ladder, Rung
 from cases.plan import properties, requirements
 from cases.repositories import RepositoryInUse
 from cases.statements import BASE, PREFIX, Statement
 from reports.record import Engagement, Outcome, Reason, Record, Speed
 from reports.verdict import FAILING, severity
-from suite import compiling, determinism, engagement, hub_away, memory, model_checks, probes, speed, state
+from suite import compiling, determinism, engagement, memory, model_checks, probes, revisions, speed, state
 from suite.finding import Finding
 from suite.model_checks import ArmError
 from suite.outcomes import SKIPPED
@@ -96,8 +97,10 @@ class Bench:
             finding = check()
         except (torch.OutOfMemoryError, MemoryError) as error:
             finding = Finding(Outcome.RESOURCE, None, f"out of memory: {error}")
+        except ArmError as error:
+            finding = self._raised(error)
         except Exception as error:  # a fault of the suite must not look like one of the kernel
-            finding = self._failed(error)
+            finding = self._recorder.harness_error(error)
         finding = self._with_evidence(subject, checked, finding)
         self._outcomes[subject.case.id, checked] = finding.outcome, finding.message
         return finding
@@ -140,31 +143,42 @@ class Bench:
 
     def state(self, statement: Statement) -> Record:
         """Check and record one statement."""
-        start = perf_counter()
-        shims: tuple[str, ...] = ()
-        unmet = None if statement.id in BASE else self._unfit(Property.STATEMENT)
-        try:
-            finding, shims = (unmet, ()) if unmet else self._statements.check(statement)
-        except Exception as error:  # recorded as what it is, not shown as a traceback
-            finding = self._failed(error)
-        self._outcomes[statement.case, Property.STATEMENT] = finding.outcome, finding.message
-        return self._recorder.write(
+        unfit = None if statement.id in BASE else self._unfit(Property.STATEMENT)
+        return self._without_case(
             statement.case,
             Property.STATEMENT,
-            finding,
-            requirements=statement.requirements,
-            shims=shims,
-            seconds=perf_counter() - start,
+            lambda: (unfit, ()) if unfit else self._statements.check(statement),
+            statement.requirements,
         )
 
     def inspect(self, repository: RepositoryInUse) -> Record:
         """Check and record one kernel repository, before anything of it is called."""
+        return self._without_case(
+            repository.id, Property.REPOSITORY, lambda: (self._repositories.check(repository), ())
+        )
+
+    def look(self, ladder: Ladder, rung: Rung) -> Record:
+        """Check and record what one revision of a ladder offers."""
+        device = self._shelf.loader.backend.device
+        return self._without_case(rung.id, Property.LADDER, lambda: (revisions.finding(ladder, rung, device), ()))
+
+    def _without_case(
+        self,
+        identity: str,
+        checked: Property,
+        check: Callable[[], tuple[Finding, tuple[str, ...]]],
+        requirements: tuple[str, ...] = (),
+    ) -> Record:
+        """Record a check that is about no case; it gives the shims that it took as well."""
         start = perf_counter()
+        shims: tuple[str, ...] = ()
         try:
-            finding = self._repositories.check(repository)
+            finding, shims = check()
         except Exception as error:  # recorded as what it is, not shown as a traceback
-            finding = self._failed(error)
-        return self._recorder.write(repository.id, Property.REPOSITORY, finding, seconds=perf_counter() - start)
+            finding = self._recorder.harness_error(error)
+        self._outcomes[identity, checked] = finding.outcome, finding.message
+        seconds = perf_counter() - start
+        return self._recorder.write(identity, checked, finding, requirements=requirements, shims=shims, seconds=seconds)
 
     def _take(self, case: Case) -> Subject:
         if self._subject is None or self._subject.case != case:
@@ -246,14 +260,7 @@ class Bench:
         except (torch.OutOfMemoryError, MemoryError):
             raise
         except Exception as error:
-            return hub_away.finding(error) or self._raised(_whose(subject, error))
-
-    def _failed(self, error: Exception) -> Finding:
-        """What a check says that ended in an exception."""
-        away = hub_away.finding(error)
-        if away is not None:
-            return away
-        return self._raised(error) if isinstance(error, ArmError) else self._recorder.harness_error(error)
+            return self._raised(_whose(subject, error))
 
     def _raised(self, error: ArmError) -> Finding:
         if memory.ran_out(str(error)):

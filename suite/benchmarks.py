@@ -22,6 +22,7 @@ from cases.axes import Property
 from reports import store
 from reports.record import Record
 from reports.verdict import judge
+from suite.first_change import look
 from suite.fresh import repeat
 from suite.options import Options
 
@@ -120,10 +121,11 @@ class Feed:
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> Iterator[None]:
-        """All workers are done: repeat what must be repeated, then fill in, then let pytest-benchmark finish."""
+        """All workers are done: repeat and look for what must be, then fill in, then let pytest-benchmark finish."""
         self._session = session
         if exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
             repeat(self.folder, self.options, self.facts)
+            look(self.folder, self.options, self.facts)
         self.fill()
         yield
 

@@ -108,6 +108,7 @@ def _subject(chosen: argparse.Namespace, folder: Path) -> "Subject":
     import torch
 
     from cases.case import Case
+    from cases.plan import USER
     from reports.record import Outcome
     from suite import engagement, model_checks
     from suite.device import BACKENDS, probe
@@ -121,7 +122,7 @@ def _subject(chosen: argparse.Namespace, folder: Path) -> "Subject":
         BACKENDS[probe(chosen.device).device],
         KERNELS,
         frozenset(chosen.trust),
-        dict(parse_kernel(text) for text in chosen.kernel),
+        {USER: dict(parse_kernel(text) for text in chosen.kernel)},
     )
     subject = Subject(Case.from_id(chosen.case), Shelf(loader, folder))
     checks = (lambda of: engagement.load(of, embedded=False), engagement.engage, model_checks.forward)

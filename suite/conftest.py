@@ -14,10 +14,11 @@ import pytest
 
 from cases import compiled, plan, repositories
 from cases.axes import Device, Property
+from cases.ladder import Rung
 from suite import benchmarks
 from suite import session as sessions
 from suite.device import BACKENDS, ProbeError
-from suite.options import OptionError, read
+from suite.options import OptionError, Options, read
 from suite.outcomes import parse_item
 from suite.watcher import Watcher
 
@@ -34,21 +35,27 @@ class State:
     """What the hooks share in one process."""
 
     def __init__(self, config: pytest.Config) -> None:
-        self.options = read(config.option)
-        self.cases = self.options.cases()
-        selection = self.options.selection
-        asked = [text for text in selection.cases if text.startswith(repositories.PREFIX)]
-        try:
-            self.repositories = repositories.in_use(self.cases, dict(selection.kernels), asked)
-        except ValueError as error:
-            raise OptionError(f"--case: {error}") from None
-        self.statements = self.options.statements()
-        self.compiled = compiled.of_selection(selection, self.cases)
+        self.plan(read(config.option))
         self.switches = benchmarks.Switches(only=False, skip=False, timing=True)
         self.worker: dict[str, Any] | None = getattr(config, "workerinput", None)
         self.session: sessions.Session | None = None
         self.facts: dict[str, Any] = sessions.facts_for_listing()
         self.done: frozenset[tuple[str, str]] = frozenset()
+
+    def plan(self, options: Options) -> None:
+        """Plan the checks; on a ladder once with what is chosen, and again when its revisions are known."""
+        self.options = options
+        chosen = options.cases()
+        self.cases = options.climbed(chosen)
+        self.compiled = frozenset(options.climbed(compiled.of_selection(options.selection, chosen)))
+        used = {case.mapping for case in self.cases} | set(options.selection.cases)
+        self.rungs = [rung for rung in options.rungs if not used.isdisjoint((rung.mapping, rung.id))]
+        asked = [text for text in options.selection.cases if text.startswith(repositories.PREFIX)]
+        try:
+            self.repositories = repositories.in_use(self.cases, options.own, asked)
+        except ValueError as error:
+            raise OptionError(f"--case: {error}") from None
+        self.statements = options.statements()
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -89,12 +96,14 @@ def pytest_configure(config: pytest.Config) -> None:
         config.stash[STATE] = state
         if state.worker is not None:
             state.facts = state.worker["facts"]
+            state.plan(state.options.on(tuple(Rung(*rung) for rung in state.facts["rungs"])))
             state.done = frozenset((case, checked) for case, checked in state.worker["done"])
             _mask_device(state)
         elif not _lists(option):
             workers = option.numprocesses if isinstance(option.numprocesses, int) else os.cpu_count() or 1
             state.session = sessions.open_session(state.options, max(1, workers))
             state.facts, state.done = state.session.facts, state.session.done
+            state.plan(state.session.options)
             state.facts["timing"] = switches.timing and not switches.skip
             feed = benchmarks.Feed(config, state.session.folder, state.options, state.facts)
             config.pluginmanager.register(feed, "kernel-suite-benchmarks")
@@ -138,6 +147,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         # One worker sees them all: whether an id is unique is a question about all of them.
         marks = pytest.mark.xdist_group("repositories") if several else ()
         metafunc.parametrize("repository", [pytest.param(each, id=each.id, marks=marks) for each in state.repositories])
+    if "rung" in metafunc.fixturenames:
+        metafunc.parametrize("rung", [pytest.param((state.options.ladder, each), id=each.id) for each in state.rungs])
     if "statement" in metafunc.fixturenames:
         # One worker asks them all: each process that checks them takes seconds to start.
         marks = pytest.mark.xdist_group("statements") if several else ()
@@ -205,7 +216,8 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
     """What is about to be measured, on what."""
     state = config.stash[STATE]
     if state.session is None:
-        return [f"kernel suite: {len(state.cases)} cases, tier {state.options.selection.tier} (listing only)"]
+        each = " for each revision (only the Hub can name them)" if state.options.ladder else ""
+        return [f"kernel suite: {len(state.cases)} cases{each}, tier {state.options.selection.tier} (listing only)"]
     environment = state.session.environment
     return [
         f"kernel suite: {len(state.cases)} cases, tier {environment.tier}, on {environment.device} "

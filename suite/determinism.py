@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from cases.inputs import SEED
-from cases.plan import USER
+from cases.plan import given
 from reports.record import Determinism, Outcome, Reason, Record
 from suite import model_checks, passes
 from suite.digests import AWAITS
@@ -113,7 +113,8 @@ def check(subject: Subject, timing: Timing) -> Finding:
         measures |= found.measures
         said.append(found.words)
         problems += [found.words] if found.wrong else []
-    if timing.enabled and timing.flags and subject.case.mapping in ("bundled", USER) and measures["flags"] != "raise":
+    costs = timing.enabled and timing.flags and (subject.case.mapping == "bundled" or given(subject.case.mapping))
+    if costs and measures["flags"] != "raise":
         measures |= _cost(subject, timing)
     # What varies in one process, or is wrong already, needs no second one to show it.
     measures["fresh_process"] = AWAITS if grade is Determinism.BITWISE and not problems else "not asked"

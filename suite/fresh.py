@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from suite.speed import Timing
     from suite.subject import Subject
 
-__all__ = ["ask", "repeat"]
+__all__ = ["answers", "ask", "repeat", "say"]
 
 MARK = "fresh process: "
 """Begins a line of the child that is meant for the parent; kernels print what they like."""
@@ -71,32 +71,43 @@ def ask(
 
     An answer holds figures, or ``error`` in words. The process's own errors go to ``logs/fresh.log`` of the run.
     """
+    seconds = sum(limits[each] for each in {record.property for record in records})
+    for number, answer in answers("suite.fresh", (options, facts, list(records), dict(limits)), folder, seconds):
+        yield records[number], answer
+
+
+def answers(module: str, job: object, folder: Path, seconds: float) -> Iterator[Any]:
+    """What ``python -m module`` says (``say``) of a job that it unpickles from its standard input, in order.
+
+    Ended a little after ``seconds``; what it said until then counts, also where it died.
+    """
     root = Path(__file__).resolve().parent.parent
-    job = pickle.dumps((options, facts, list(records), dict(limits)))
     with (folder / "logs" / "fresh.log").open("a", encoding="utf-8") as errors:
         process = subprocess.Popen(
-            [sys.executable, "-m", "suite.fresh"],
+            [sys.executable, "-m", module],
             cwd=root,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=errors,
         )
         try:
-            seconds = sum(limits[each] for each in {record.property for record in records})
-            output, _ = process.communicate(job, timeout=seconds + GRACE)
+            output, _ = process.communicate(pickle.dumps(job), timeout=seconds + GRACE)
         except subprocess.TimeoutExpired:
             process.kill()
             output, _ = process.communicate()
     for line in output.decode("utf-8", "replace").splitlines():
         _, mark, text = line.partition(MARK)
         if mark:
-            number, answer = json.loads(text)
-            yield records[number], answer
+            yield json.loads(text)
+
+
+def say(answer: object) -> None:
+    """Answer the parent from a fresh process."""
+    print(f"\n{MARK}{json.dumps(answer)}", flush=True)
 
 
 def main() -> None:
     """The fresh process: make each check and print what came out, a line each."""
-    from suite import hub_away
     from suite.setup import make_shelf, make_timing
     from suite.subject import Subject
 
@@ -115,9 +126,8 @@ def main() -> None:
         try:
             answer = _check(subject, record, timing)
         except Exception as error:  # the parent records what it was
-            away = hub_away.finding(error)
-            answer = {"error": (away.message if away else f"{type(error).__name__}: {error}")[:1000]}
-        print(f"\n{MARK}{json.dumps([number, answer])}", flush=True)
+            answer = {"error": f"{type(error).__name__}: {error}"[:1000]}
+        say([number, answer])
 
 
 def _check(subject: "Subject", record: Record, timing: "Timing") -> dict[str, Any]:

@@ -21,6 +21,7 @@ from cases.case import Case
 from cases.mappings import MAPPINGS, KernelReference
 from cases.models import MODELS
 from cases.plan import offered
+from suite.apart import Apart
 from suite.device import Backend
 from suite.numerics import torch_dtype
 from suite.shim import accept_device
@@ -63,7 +64,9 @@ class Loader:
     """Folder of the bundled kernels, if they are to be loaded from disk because the Hub in use has them not."""
     trusted: frozenset[str] = frozenset()
     """Repositories of unknown publishers whose code the user allowed to run."""
-    user: Mapping[str, KernelReference] = field(default_factory=dict)
+    own: Mapping[str, Mapping[str, KernelReference]] = field(default_factory=dict)
+    """The user's own kernels: by mapping, the kernel of each registered name."""
+    apart: Apart = field(default_factory=Apart)
 
     def plain(self, case: Case, path: Path) -> Any:
         """The model in the dtype of the case, PyTorch only, in its simplest implementations, in evaluation mode."""
@@ -82,12 +85,14 @@ class Loader:
             if case.mode.compiles:
                 kernelize(model, mode=kernel_mode(case.mode))
             return Loaded(model, "from_pretrained(use_kernels=True)", {}, None)
-        wanted = offered(self.user if mapping is None else mapping.entries or {}, case.mode)
+        wanted = offered(self.own.get(case.mapping, {}) if mapping is None else mapping.entries or {}, case.mode)
         carried = MODELS[case.model].carries
         promised = {name: self.located(reference) for name, reference in wanted.items() if name in carried}
         if not promised:
             model = self._from_pretrained(case, path, implementation).train(case.mode.trains)
             return Loaded(model, "from_pretrained(attn_implementation=…)", {}, {})
+        for reference in promised.values():
+            self.apart.enter(reference)
         return self._with_config(case, path, implementation, promised)
 
     def _with_config(

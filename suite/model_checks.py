@@ -14,6 +14,7 @@ import torch
 
 from reports.record import Outcome, Reason
 from suite import passes
+from suite.drift import drift
 from suite.finding import Finding, Measure
 from suite.numerics import Comparison, compare, compare_named
 from suite.subject import Subject
@@ -136,6 +137,7 @@ def forward(subject: Subject) -> Finding:
             extra = {
                 "match_bits": float((kernel == pytorch).double().mean()),
                 "match_top1": float(same_top.double().mean()),
+                **drift(subject.case, kernel, subject.first_outputs),
             }
     return judge(compared, "output", extra)
 

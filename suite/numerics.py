@@ -14,7 +14,17 @@ from torch.overrides import TorchFunctionMode
 
 from cases.axes import DType
 
-__all__ = ["LIMITS", "Comparison", "InDouble", "Limit", "RoutingReplay", "compare", "compare_named", "torch_dtype"]
+__all__ = [
+    "LIMITS",
+    "Comparison",
+    "InDouble",
+    "Limit",
+    "RoutingReplay",
+    "compare",
+    "compare_named",
+    "row_errors",
+    "torch_dtype",
+]
 
 _TORCH: dict[DType, torch.dtype] = {
     DType.FLOAT32: torch.float32,

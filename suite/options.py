@@ -7,24 +7,32 @@ import argparse
 import difflib
 import re
 import shlex
-import tomllib
 import zlib
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TypeVar
 
-from cases import plan
+from cases import ladder, plan
 from cases.attention import ATTENTIONS, attention_name
 from cases.axes import DType, Mode, Tier
 from cases.case import Case
+from cases.ladder import Ladder, Rung
 from cases.mappings import MAPPINGS, KernelReference
 from cases.models import MODELS
 from cases.statements import BASE, PREFIX, STATEMENTS, Statement, statements_of
 from reports.waivers import SHIPPED, Waiver, WaiverError
 from reports.waivers import read as read_waivers
 from suite.device import parse_device
+from suite.kernel_options import (
+    OptionError,
+    kernels_file,
+    parse_kernel,
+    parse_ladder,
+    repository_name,
+    unique_layers,
+)
 
 __all__ = ["BUDGETS", "HubChoice", "OptionError", "Options", "parse_kernel", "read", "shard_of"]
 
@@ -32,10 +40,6 @@ BUDGETS = {Tier.SMOKE: 0.25, Tier.CORE: 1.5, Tier.FULL: 10.0}
 """Seconds of timing per case beyond the first eight pairs."""
 
 Member = TypeVar("Member", bound=StrEnum)
-
-
-class OptionError(Exception):
-    """An option has a value that cannot be."""
 
 
 class HubChoice(StrEnum):
@@ -70,9 +74,37 @@ class Options:
     """What of the command line chose the plan and the kernels, as text that can be compared."""
     rerun: str
     """The command that runs a part of this run again, up to ``--case``."""
+    ladder: Ladder | None = None
+    rungs: tuple[Rung, ...] = ()
+    """The revisions of the ladder. Only the Hub knows them, so they are added when it is open (``on``)."""
+
+    @property
+    def own(self) -> dict[str, dict[str, KernelReference]]:
+        """The user's own kernels: by mapping, the kernel of each registered name."""
+        if self.ladder is None:
+            return {plan.USER: dict(self.selection.kernels)}
+        return {rung.mapping: {self.ladder.layer: self.ladder.kernel(rung)} for rung in self.rungs}
+
+    def on(self, rungs: tuple[Rung, ...]) -> "Options":
+        """The same with the revisions of the ladder, which are a choice too: a branch that moves is another plan.
+
+        Raises:
+            OptionError: ``--case`` names a revision that there is not.
+        """
+        names = [rung.name for rung in rungs]
+        for text in self.selection.cases:
+            asked = ladder.rung_of(text)
+            if asked is not None and asked not in names:
+                raise OptionError(f"--case {text!r}: no revision {asked!r}; there are {', '.join(names)}")
+        commits = " ".join(f"{rung.name}={rung.commit}" for rung in rungs)
+        return replace(self, rungs=rungs, choices=f"{self.choices} rungs={commits!r}" if rungs else self.choices)
+
+    def climbed(self, cases: Iterable[Case]) -> tuple[Case, ...]:
+        """The cases on every revision of the ladder; without one, or before it is known, as they are."""
+        return ladder.climb(cases, self.rungs) if self.rungs else tuple(cases)
 
     def cases(self) -> tuple[Case, ...]:
-        """The cases of this shard.
+        """The cases of this shard, before they climb a ladder.
 
         Raises:
             OptionError: the choices leave none.
@@ -83,8 +115,8 @@ class Options:
             raise OptionError(f"--case: {error}") from None
         if not cases and not self.selection.cases:
             raise OptionError(
-                "these choices of --model, --dtype, --mode, --attention, --mapping and --kernel leave no case: no "
-                "chosen model registers the layer, or none has the attention. Leave one of them out."
+                "these choices of --model, --dtype, --mode, --attention, --mapping, --kernel and --ladder leave no "
+                "case: no chosen model registers the layer, or none has the attention. Leave one of them out."
             )
         part, parts = self.shard
         return tuple(case for case in cases if shard_of(case.model, parts) == part)
@@ -128,11 +160,17 @@ def read(namespace: argparse.Namespace) -> Options:
         parse_device(namespace.device)
     except ValueError as error:
         raise OptionError(str(error)) from None
-    tier = _member("--tier", namespace.tier, Tier)
+    # A ladder multiplies its plan by the number of revisions.
+    tier = _member("--tier", namespace.tier or (Tier.SMOKE if namespace.ladder else Tier.CORE), Tier)
     kernels = [parse_kernel(text) for text in namespace.kernel]
     if namespace.kernels is not None:
-        kernels += _kernels_file(Path(namespace.kernels))
-    _unique(name for name, _ in kernels)
+        kernels += kernels_file(Path(namespace.kernels))
+    unique_layers(name for name, _ in kernels)
+    steps = None if namespace.ladder is None else parse_ladder(namespace.ladder)
+    if steps is not None and (kernels or namespace.mapping):
+        raise OptionError("--ladder and --kernel or --mapping: give one of them; a ladder is about one layer alone")
+    if steps is None and any(ladder.rung_of(text) is not None for text in namespace.case):
+        raise OptionError("--case …/user@REVISION: give --ladder LAYER=ORG/REPO:NAME too, whose revision it is")
     selection = plan.Selection(
         tier=tier,
         models=_named("--model", namespace.model, MODELS),
@@ -140,7 +178,7 @@ def read(namespace: argparse.Namespace) -> Options:
         modes=tuple(_member("--mode", text, Mode) for text in namespace.mode),
         attentions=tuple(_attention(text) for text in namespace.attention),
         mappings=_named("--mapping", namespace.mapping, MAPPINGS),
-        kernels=tuple(kernels),
+        kernels=tuple(kernels) if steps is None else ((steps.layer, KernelReference(steps.repository, steps.name)),),
         cases=tuple(namespace.case),
     )
     if kernels and namespace.mapping:
@@ -151,7 +189,7 @@ def read(namespace: argparse.Namespace) -> Options:
         device=namespace.device,
         hub=_member("--hub", namespace.hub, HubChoice),
         selection=selection,
-        trusted=frozenset(_repository("--trust", text) for text in namespace.trust),
+        trusted=frozenset(repository_name("--trust", text) for text in namespace.trust),
         budget=BUDGETS[tier] if namespace.budget is None else _seconds("--budget", namespace.budget),
         shard=(1, 1) if namespace.shard is None else _shard(namespace.shard),
         out=None if namespace.out is None else Path(namespace.out),
@@ -159,8 +197,9 @@ def read(namespace: argparse.Namespace) -> Options:
         baseline=None if namespace.baseline is None else _existing_run("--baseline", Path(namespace.baseline)),
         waivers=_waivers([Path(text) for text in namespace.waivers] or [SHIPPED]),
         strict=bool(namespace.strict),
-        choices=_choices(namespace),
+        choices=_choices(namespace, tier),
         rerun=_rerun(namespace),
+        ladder=steps,
     )
 
 
@@ -185,64 +224,6 @@ def _attention(text: str) -> str:
     if not re.fullmatch(r"[\w.-]+/[\w.-]+(@[^/:]+)?(:[^/:]+)?", text):
         raise OptionError(f"--attention {text!r}: expected one of {', '.join(ATTENTIONS)}, or org/repo[@revision]")
     return attention_name(text)
-
-
-def parse_kernel(text: str) -> tuple[str, KernelReference]:
-    """Read ``LAYER=REPO[@PIN]:NAME``. A pin ``v2`` is a version, anything else a revision; no pin is version 1.
-
-    Raises:
-        OptionError: not of that form, or a local folder that is not there.
-    """
-    form = "expected LAYER=ORG/REPO[@PIN]:NAME or LAYER=/absolute/folder:NAME, as in RMSNorm=/home/me/norm:MyNorm"
-    layer, equals, rest = text.partition("=")
-    repository, colon, name = rest.rpartition(":")
-    if not (layer and equals and colon and repository and re.fullmatch(r"\w+", name)):
-        raise OptionError(f"--kernel {text!r}: {form}")
-    known = sorted({registered for model in MODELS.values() for registered in model.carries})
-    if layer not in known:
-        raise OptionError(f"--kernel {text!r}: no model registers {layer!r}; registered are {', '.join(known)}")
-    if repository.startswith("/"):
-        if not Path(repository).is_dir():
-            raise OptionError(f"--kernel {text!r}: there is no folder {repository}; {form}")
-        return layer, KernelReference(repository, name, version=None)
-    if Path(repository).is_dir():
-        raise OptionError(
-            f"--kernel {text!r}: {repository} is a folder; write its absolute path, {Path(repository).resolve()}"
-        )
-    repository, _, pin = repository.partition("@")
-    _repository(f"--kernel {text!r}:", repository)
-    if not pin:
-        return layer, KernelReference(repository, name, version=1)
-    if re.fullmatch(r"v\d+", pin):
-        return layer, KernelReference(repository, name, version=int(pin[1:]))
-    return layer, KernelReference(repository, name, version=None, revision=pin)
-
-
-def _repository(option: str, text: str) -> str:
-    if not re.fullmatch(r"[\w.-]+/[\w.-]+", text):
-        raise OptionError(f"{option} {text!r}: expected a repository as ORG/NAME")
-    return text
-
-
-def _kernels_file(path: Path) -> list[tuple[str, KernelReference]]:
-    form = "expected a TOML file with a table [kernels] whose entries are LAYER = 'REPO[@PIN]:NAME'"
-    try:
-        table = tomllib.loads(path.read_text(encoding="utf-8")).get("kernels")
-    except OSError as error:
-        raise OptionError(f"--kernels {path}: {error.strerror or error}; {form}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise OptionError(f"--kernels {path}: {error}; {form}") from None
-    if not isinstance(table, dict) or not table or not all(isinstance(value, str) for value in table.values()):
-        raise OptionError(f"--kernels {path}: {form}")
-    return [parse_kernel(f"{layer}={value}") for layer, value in table.items()]
-
-
-def _unique(layers: Iterable[str]) -> None:
-    seen: set[str] = set()
-    for layer in layers:
-        if layer in seen:
-            raise OptionError(f"--kernel {layer}=…: given twice; a layer has one kernel in one run")
-        seen.add(layer)
 
 
 def _seconds(option: str, text: str) -> float:
@@ -276,10 +257,12 @@ def _existing_run(option: str, path: Path) -> Path:
     return path
 
 
-def _choices(namespace: argparse.Namespace) -> str:
+def _choices(namespace: argparse.Namespace, tier: Tier) -> str:
     """The options that decide what is planned and what it runs with; the device is compared by itself."""
-    names = ("tier", "model", "dtype", "mode", "attention", "mapping", "kernel", "kernels", "trust", "case", "shard")
-    return " ".join(f"{name}={getattr(namespace, name)!r}" for name in names)
+    names = ("model", "dtype", "mode", "attention", "mapping", "kernel", "kernels", "trust", "case", "shard")
+    ladder = ("ladder",) if namespace.ladder else ()
+    chosen = {"tier": tier.value, **{name: getattr(namespace, name) for name in (*names, *ladder)}}
+    return " ".join(f"{name}={value!r}" for name, value in chosen.items())
 
 
 def _rerun(namespace: argparse.Namespace) -> str:
@@ -288,8 +271,9 @@ def _rerun(namespace: argparse.Namespace) -> str:
     for option in ("kernel", "trust", "waivers"):
         for value in getattr(namespace, option):
             words += [f"--{option}", value]
-    if namespace.kernels is not None:
-        words += ["--kernels", namespace.kernels]
+    for option in ("kernels", "ladder"):
+        if getattr(namespace, option) is not None:
+            words += [f"--{option}", getattr(namespace, option)]
     if namespace.hub != HubChoice.AUTO:
         words += ["--hub", namespace.hub]
     if namespace.tier == Tier.FULL:

@@ -12,8 +12,8 @@ import shlex
 import shutil
 import subprocess
 import sys
-from contextlib import ExitStack
-from dataclasses import dataclass, field
+from contextlib import ExitStack, suppress
+from dataclasses import astuple, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -22,8 +22,8 @@ import msgspec
 
 from reports import store, waivers
 from reports.controls import controls, without_controls
-from reports.record import Environment, LoadedKernel, Outcome, Reason, Record, encode
-from suite import hub
+from reports.record import Environment, LoadedKernel, Outcome, Record, encode
+from suite import hub, revisions
 from suite.device import BACKENDS, DeviceInfo, probe_in_subprocess
 from suite.options import HubChoice, OptionError, Options
 
@@ -59,6 +59,8 @@ class Session:
     device: DeviceInfo
     environment: Environment
     facts: dict[str, Any]
+    options: Options
+    """What was asked for, with the revisions of a ladder, which the Hub named."""
     done: frozenset[tuple[str, str]] = frozenset()
     """(case, property) pairs recorded by the run that is resumed."""
     resources: ExitStack = field(default_factory=ExitStack)
@@ -104,12 +106,24 @@ def open_session(options: Options, workers: int) -> Session:
 
     Raises:
         ProbeError: the device is not there.
-        OptionError: the folder is in use or cannot be written, or the real Hub was asked for and does not answer.
+        OptionError: the folder is in use or cannot be written, or the real Hub was asked for and does not answer, or
+            has not what the ladder names.
     """
     info = probe_in_subprocess(options.device, ROOT)
-    folder, done = _folder(options, info)
+    name = f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{info.device}"
+    folder = (options.resume or options.out or Path("runs") / name).resolve()
     resources = ExitStack()
     endpoint, local_root = _open_hub(options, folder, resources)
+    if options.ladder is not None:
+        try:
+            options = options.on(revisions.find(options.ladder, options.trusted, info.device, endpoint))
+        except OptionError:
+            # What the client of the Hub has kept by now; a run that was there stays.
+            shutil.rmtree(folder / "cache", ignore_errors=True)
+            with suppress(OSError):
+                folder.rmdir()
+            raise
+    done = _begin(options, info, folder)
     per_worker = threads(workers)
     facts: dict[str, Any] = {
         "folder": str(folder),
@@ -120,6 +134,7 @@ def open_session(options: Options, workers: int) -> Session:
         "embedded": endpoint == "embedded",
         "threads": per_worker,
         "rerun": options.rerun,
+        "rungs": [list(astuple(rung)) for rung in options.rungs],
     }
     _, _, index = options.device.partition(":")
     if index:
@@ -142,7 +157,7 @@ def open_session(options: Options, workers: int) -> Session:
         choices=options.choices,
         planned=0,
     )
-    session = Session(folder, info, environment, facts, done, resources)
+    session = Session(folder, info, environment, facts, options, done, resources)
     session._write()
     (folder / waivers.FILE).write_bytes(msgspec.json.encode(waivers.InUse(options.waivers, options.strict)))
     return session
@@ -153,9 +168,9 @@ def facts_for_listing() -> dict[str, Any]:
     return {"folder": None}
 
 
-def _folder(options: Options, info: DeviceInfo) -> tuple[Path, frozenset[tuple[str, str]]]:
+def _begin(options: Options, info: DeviceInfo, folder: Path) -> frozenset[tuple[str, str]]:
+    """Make the folder, or take up the run in it; the (case, property) pairs that are done."""
     if options.resume is not None:
-        folder = options.resume.resolve()
         try:
             run = store.read_run(folder)
         except store.RunError as error:
@@ -171,18 +186,10 @@ def _folder(options: Options, info: DeviceInfo) -> tuple[Path, frozenset[tuple[s
                 f"--resume {options.resume}: that run was made on {run.environment.device}, this one is for "
                 f"{info.device}; a folder holds one device"
             )
-        lost = {r.case for r in run.records if r.outcome in _AGAIN}
-        again = {
-            (r.case, r.property.value)
-            for r in run.records
-            # What was not checked for want of one of these is not done either.
-            if r.outcome in _AGAIN or (r.reason is Reason.DEPENDS and r.case in lost)
-        }
+        again = {(r.case, r.property.value) for r in run.records if r.outcome in _AGAIN}
         # One phase of a check that was interrupted is not the check.
         # Controls are the session's own: a resumed session makes new ones, and no plan counts them.
-        return folder, frozenset((r.case, r.property.value) for r in without_controls(run.records)) - again
-    name = f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{info.device}"
-    folder = (options.out or Path("runs") / name).resolve()
+        return frozenset((r.case, r.property.value) for r in without_controls(run.records)) - again
     if (folder / store.RESULTS).exists():
         raise OptionError(f"--out {folder}: holds a run already; give another folder, or --resume {folder} to go on")
     try:
@@ -190,7 +197,7 @@ def _folder(options: Options, info: DeviceInfo) -> tuple[Path, frozenset[tuple[s
         (folder / store.RESULTS).touch()
     except OSError as error:
         raise OptionError(f"--out {folder}: {error.strerror}; give a folder that can be written") from None
-    return folder, frozenset()
+    return frozenset()
 
 
 def _open_hub(options: Options, folder: Path, resources: ExitStack) -> tuple[str, str | None]:

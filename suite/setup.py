@@ -15,7 +15,7 @@ from huggingface_hub.constants import ENDPOINT
 from cases.axes import Device, Tier
 from cases.repositories import RepositoryInUse
 from reports import store
-from suite import audit, hub_away
+from suite import audit
 from suite.bench import Bench
 from suite.device import BACKENDS
 from suite.loading import Loader
@@ -33,7 +33,6 @@ def make_shelf(options: Options, facts: dict[str, Any]) -> Shelf:
     """What loads and keeps models in a process, which is set up for it."""
     torch.set_num_threads(int(facts["threads"]))
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
-    hub_away.limit_waiting()
     transformers.utils.logging.disable_progress_bar()
     # kernels warns for every layer without a mapping, which the ledger says once and better.
     logging.getLogger("kernels").setLevel(logging.ERROR)
@@ -42,7 +41,7 @@ def make_shelf(options: Options, facts: dict[str, Any]) -> Shelf:
         backend=BACKENDS[Device(facts["device"])],
         local_root=None if facts["local_root"] is None else Path(facts["local_root"]),
         trusted=options.trusted,
-        user=dict(options.selection.kernels),
+        own=options.own,
     )
     models = folder / "cache" / "models"
     models.mkdir(parents=True, exist_ok=True)

@@ -80,6 +80,11 @@ class Subject:
         return self._shelf.path(self.case)
 
     @property
+    def first_outputs(self) -> Path:
+        """Folder where the first revision on a ladder leaves its outputs."""
+        return self._shelf.folder.parent / "ladder"
+
+    @property
     def truth(self) -> passes.Truth:
         """The same weights in float64."""
         return self._shelf.truth(self.case)

@@ -97,7 +97,7 @@ def run(
     }
     with set_ups.applied(fault.set_up if broken else SetUp.NONE):
         cases = options.cases()
-        found = used.in_use(cases, dict(options.selection.kernels))
+        found = used.in_use(cases, options.own)
         compiling = compiled.of_selection(options.selection, cases) if Property.COMPILE in fault.by else frozenset()
         bench = make_bench(options, facts, found)
         try:

@@ -71,7 +71,7 @@ def timed(folder: Path, late: int, monkeypatch: pytest.MonkeyPatch) -> Finding:
     """
     text = LAYER.replace("LATE", str(late))
     kernel = KernelReference(str(layer_folder(folder / f"late-{late}", text)), "Norm")
-    loader = Loader(BACKENDS[Device.CPU], None, user={"RMSNorm": kernel})
+    loader = Loader(BACKENDS[Device.CPU], None, own={USER: {"RMSNorm": kernel}})
     subject = Subject(Case.from_id(f"llama-tiny/f32/inference/eager/{USER}"), Shelf(loader, folder))
     time = [0.0]
 

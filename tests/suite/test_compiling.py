@@ -75,7 +75,7 @@ def compile_norm(
     (build.folder / "layers.py").write_text(f"{source}\nsizes = {{}}\n# {folder}\n")
     write(build)
     kernel = KernelReference(str(folder / "norm"), "Norm")
-    loader = Loader(BACKENDS[Device.CPU], None, user={"RMSNorm": kernel})
+    loader = Loader(BACKENDS[Device.CPU], None, own={plan.USER: {"RMSNorm": kernel}})
     case = Case("llama-tiny", DType.FLOAT32, mode, "eager", plan.USER)
     subject = Subject(case, Shelf(loader, models))
     try:

@@ -83,7 +83,7 @@ def check(
 ) -> Finding:
     """What the check says of a norm; with timing after ``prepare``, where there is one."""
     backend = BACKENDS[Device.CPU]
-    loader = Loader(backend, ROOT, user={"RMSNorm": kernel(folder, body)})
+    loader = Loader(backend, ROOT, own={USER: {"RMSNorm": kernel(folder, body)}})
     subject = Subject(Case.from_id(f"{where}/{USER}"), Shelf(loader, models))
     try:
         if prepare:
@@ -179,7 +179,7 @@ def test_what_is_drawn_once_a_process_is_found_by_a_fresh_one(models: Path, tmp_
     (folder / "cache").mkdir()
     (folder / "cache" / "models").symlink_to(models, target_is_directory=True)
     facts = {"folder": str(folder), "device": "cpu", "threads": 1, "local_root": str(ROOT)}
-    loader = Loader(BACKENDS[Device.CPU], ROOT, user={"RMSNorm": reference})
+    loader = Loader(BACKENDS[Device.CPU], ROOT, own={USER: {"RMSNorm": reference}})
     cases = [f"llama-tiny/f32/inference/eager/{USER}", "llama-tiny/f32/training/eager/bundled"]
     for text in cases:
         subject = Subject(Case.from_id(text), Shelf(loader, models))

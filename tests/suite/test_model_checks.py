@@ -72,7 +72,7 @@ def loader(**options: Any) -> Loader:
 def subject_of(
     models: Path, text: str, clean: list[Subject], user: dict[str, KernelReference] | None = None
 ) -> Subject:
-    subject = Subject(Case.from_id(text), Shelf(loader(user=user or {}), models))
+    subject = Subject(Case.from_id(text), Shelf(loader(own={USER: user or {}}), models))
     clean.append(subject)
     return subject
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from cases.axes import DType, Mode, Tier
+from cases.ladder import rungs
 from cases.statements import BASE, STATEMENTS
 from suite.options import OptionError, read, shard_of
 
@@ -20,7 +21,8 @@ def namespace(**given: Any) -> argparse.Namespace:
         },
         **dict.fromkeys(("kernels", "shard", "budget", "out", "resume", "baseline"), None),
         "device": "auto",
-        "tier": "core",
+        "tier": None,
+        "ladder": None,
         "hub": "auto",
         "qualify": False,
         "strict": False,
@@ -48,6 +50,14 @@ def namespace(**given: Any) -> argparse.Namespace:
         ({"kernel": ["RMSNorm=org/a:X", "RMSNorm=org/b:X"]}, "given twice"),
         ({"kernel": ["RMSNorm=org/a:X"], "mapping": ["default"]}, "give one of them"),
         ({"kernels": "/no/such/file.toml"}, "[kernels]"),
+        ({"ladder": "RMSNorm"}, "LAYER=ORG/REPO:NAME"),
+        ({"ladder": "RMSNorm=org/repo"}, "LAYER=ORG/REPO:NAME"),
+        ({"ladder": "RMSNorm=/home/me/norm:Norm"}, "a repository on a Hub"),
+        ({"ladder": "RMSNorm=org/repo@v2:Norm"}, "takes no pin"),
+        ({"ladder": "NoSuchLayer=org/repo:X"}, "registered are"),
+        ({"ladder": "RMSNorm=org/a:X", "kernel": ["RMSNorm=org/a:X"]}, "give one of them"),
+        ({"ladder": "RMSNorm=org/a:X", "mapping": ["default"]}, "give one of them"),
+        ({"case": ["llama-tiny/f32/inference/sdpa/user@v1"]}, "--ladder LAYER=ORG/REPO:NAME"),
         ({"trust": ["org"]}, "ORG/NAME"),
         ({"waivers": ["/no/such/file.toml"]}, "[[waiver]]"),
         ({"shard": "3/2"}, "1 <= I <= N"),
@@ -101,6 +111,28 @@ def test_a_pin_is_a_version_or_a_revision(text: str, version: int | None, revisi
     """Fault: a tag taken for a version, so that another build is tested than was asked for."""
     ((name, reference),) = read(namespace(kernel=[text])).selection.kernels
     assert (name, reference.layer, reference.version, reference.revision) == ("RMSNorm", "Norm", version, revision)
+
+
+def test_a_ladder_is_climbed_when_its_revisions_are_known() -> None:
+    """Fault: a plan without revisions that runs, or revisions that are no part of what a run is resumed with."""
+    options = read(namespace(ladder="RMSNorm=org/norm:Norm", model=["llama-tiny"], dtype=["f32"]))
+    assert options.selection.tier is Tier.SMOKE
+    assert (options.own, options.climbed(options.cases())) == ({}, options.cases())
+    climbed = options.on(rungs({"v1.0.0": "1" * 40}, {"v2": "2" * 40}))
+    assert {case.mapping for case in climbed.climbed(climbed.cases())} == {"user@v1.0.0", "user@v2"} == set(climbed.own)
+    assert climbed.own["user@v2"]["RMSNorm"].version == 2
+    assert climbed.choices != options.choices
+    moved = options.on(rungs({"v1.0.0": "1" * 40}, {"v2": "3" * 40}))
+    assert moved.choices != climbed.choices
+    assert options.rerun == "pytest suite --device auto --ladder RMSNorm=org/norm:Norm"
+
+
+@pytest.mark.parametrize("case", ["llama-tiny/f32/inference/sdpa/user@v9", "ladder/v9", "repository/RMSNorm@v9"])
+def test_a_revision_that_is_not_on_the_ladder_is_refused(case: str) -> None:
+    """Fault: a misspelt revision that checks nothing."""
+    options = read(namespace(ladder="RMSNorm=org/norm:Norm", case=[case]))
+    with pytest.raises(OptionError, match=r"no revision 'v9'; there are v1, v2$"):
+        options.on(rungs({}, {"v1": "1" * 40, "v2": "2" * 40}))
 
 
 def test_kernels_can_come_from_a_file(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from cases.case import Case
 from cases.inputs import Inputs
 from cases.mappings import BUNDLED_ATTENTION, KernelReference
 from cases.models import MODELS
+from cases.plan import USER
 from reports.record import Outcome, Reason
 from suite import passes, zoo
 from suite.attending import attend
@@ -63,7 +64,7 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def probed(case: str, models: Path, user: dict[str, KernelReference] | None = None) -> Finding:
-    loader = Loader(BACKENDS[Device.CPU], local_root=KERNELS, trusted=frozenset({BUNDLED_ATTENTION}), user=user or {})
+    loader = Loader(BACKENDS[Device.CPU], KERNELS, frozenset({BUNDLED_ATTENTION}), {USER: user or {}})
     subject = Subject(Case.from_id(case), Shelf(loader, models))
     try:
         return probe(subject)
@@ -294,7 +295,7 @@ def test_the_definition_of_attention_is_what_models_compute(
 def test_a_kernel_that_raises_is_a_failure_with_what_it_said(models: Path, repository: str) -> None:
     """An exception of the kernel on an input that PyTorch accepts, taken for a fault of the suite."""
     user = {"SiLU": KernelReference(repository, "HealthyNorm")}
-    loader = Loader(BACKENDS[Device.CPU], None, user=user)
+    loader = Loader(BACKENDS[Device.CPU], None, own={USER: user})
     subject = Subject(Case.from_id("llama-tiny/f32/inference/sdpa/user"), Shelf(loader, models))
     try:
         finding = probe(subject)

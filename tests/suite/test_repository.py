@@ -369,7 +369,7 @@ def test_only_what_the_plan_uses_is_looked_at() -> None:
     """A repository that no case asks for is downloaded, or one that a case uses is not looked at."""
     kernel = KernelReference("/x", "Norm")
     cases = plan.build(plan.Selection(tier=Tier.SMOKE, kernels=(("RMSNorm", kernel),)))
-    found = repositories.in_use(cases, {"RMSNorm": kernel})
+    found = repositories.in_use(cases, {plan.USER: {"RMSNorm": kernel}})
     assert [each.name for each in found if each.kernel is not None] == ["RMSNorm"]
     assert repositories.in_use((), {}, ["repository/SiLU"])[0].kernel == BUNDLED["SiLU"]
     with pytest.raises(ValueError, match="no kernel for 'Nothing'"):

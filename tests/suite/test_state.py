@@ -89,7 +89,7 @@ def make(models: Path, tmp_path: Path) -> Iterator[Make]:
             user["rotary_pos_emb"] = KernelReference(str(folder), "RotaryEmbedding")
         subject = Subject(
             Case.from_id(f"{model}/f32/{mode}/sdpa/{USER}"),
-            Shelf(Loader(BACKENDS[Device.CPU], ROOT, user=user), models),
+            Shelf(Loader(BACKENDS[Device.CPU], ROOT, own={USER: user}), models),
         )
         subjects.append(subject)
         return subject
