@@ -15,7 +15,7 @@ import jinja2
 import msgspec
 from markupsafe import Markup
 
-from reports import chart, determinism, ladder_table, qualification, requirements, views
+from reports import chart, determinism, hub_away, ladder_table, qualification, requirements, views
 from reports.clean import clean, one_line
 from reports.evidence import Ledger
 from reports.kernel_config import kernel_config
@@ -99,7 +99,7 @@ def render_html(run: Run) -> str:
             environment=run.environment,
             verdict=verdict,
             headline=HEADLINES[verdict.overall],
-            qualified=qualification.sentences(run.records),
+            qualified=(*hub_away.sentences(run), *qualification.sentences(run.records)),
             failures=views.failures(run.records, FAILURES),
             ladder=ladder_table.table(run.records, verdict.speedups.measured),
             **_statements(run),

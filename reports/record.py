@@ -124,6 +124,8 @@ class Reason(StrEnum):
     """The property does not exist for this case (no gradients in inference, no cache in an encoder)."""
     NO_HUB = "NO_HUB"
     """The repository is on the real Hub only, and the run uses the embedded one."""
+    HUB_AWAY = "HUB_AWAY"
+    """The Hub stopped answering: nothing is said of the kernel, and a resumed run tries again."""
     TOLERANCE = "TOLERANCE"
     """The error is above the limit."""
     MISSING_GRADIENT = "MISSING_GRADIENT"

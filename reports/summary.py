@@ -9,7 +9,7 @@ from tabulate import tabulate
 
 from cases.axes import Property
 from cases.statements import PREFIX
-from reports import chart, ladder_table, qualification, views
+from reports import chart, hub_away, ladder_table, qualification, views
 from reports.clean import markdown, one_line
 from reports.evidence import Ledger
 from reports.never_slower import Recommendation, recommend
@@ -60,7 +60,7 @@ def _first_line(run: Run, verdict: Verdict) -> str:
 
 
 def _sections(run: Run, verdict: Verdict, style: Style) -> list[str]:
-    machine = [style.text(sentence, 500) for sentence in verdict.controls.sentences]
+    machine = [style.text(each, 500) for each in (*hub_away.sentences(run), *verdict.controls.sentences)]
     parts = [
         "\n".join(
             f"{style.bullet}{cause}" for cause in (*verdict.causes, *qualification.sentences(run.records), *machine)

@@ -42,6 +42,7 @@ REASONS: dict[Reason, str] = {
     Reason.NOT_REGISTERED: "The model registers no layer or function of this name in the installed Transformers.",
     Reason.NOT_APPLICABLE: "The property does not exist for this case.",
     Reason.NO_HUB: "The repository is on the real Hub only, and the run used the embedded one.",
+    Reason.HUB_AWAY: "The Hub stopped answering during the run; says nothing of the kernel, and --resume tries again.",
     Reason.TOLERANCE: "The error is above the limit that PyTorch's own error sets.",
     Reason.MISSING_GRADIENT: "A parameter has a gradient in PyTorch and none with the kernel.",
     Reason.FEATURE_DROPPED: "The model asks for something that the kernel cannot be told of; it ran without.",

@@ -21,7 +21,7 @@ from cases.repositories import RepositoryInUse
 from cases.statements import BASE, PREFIX, Statement
 from reports.record import Engagement, Outcome, Reason, Record, Speed
 from reports.verdict import FAILING, severity
-from suite import compiling, determinism, engagement, memory, model_checks, probes, revisions, speed, state
+from suite import compiling, determinism, engagement, hub_away, memory, model_checks, probes, revisions, speed, state
 from suite.finding import Finding
 from suite.model_checks import ArmError
 from suite.outcomes import SKIPPED
@@ -97,10 +97,8 @@ class Bench:
             finding = check()
         except (torch.OutOfMemoryError, MemoryError) as error:
             finding = Finding(Outcome.RESOURCE, None, f"out of memory: {error}")
-        except ArmError as error:
-            finding = self._raised(error)
         except Exception as error:  # a fault of the suite must not look like one of the kernel
-            finding = self._recorder.harness_error(error)
+            finding = self._failed(error)
         finding = self._with_evidence(subject, checked, finding)
         self._outcomes[subject.case.id, checked] = finding.outcome, finding.message
         return finding
@@ -175,7 +173,7 @@ class Bench:
         try:
             finding, shims = check()
         except Exception as error:  # recorded as what it is, not shown as a traceback
-            finding = self._recorder.harness_error(error)
+            finding = self._failed(error)
         self._outcomes[identity, checked] = finding.outcome, finding.message
         seconds = perf_counter() - start
         return self._recorder.write(identity, checked, finding, requirements=requirements, shims=shims, seconds=seconds)
@@ -260,7 +258,14 @@ class Bench:
         except (torch.OutOfMemoryError, MemoryError):
             raise
         except Exception as error:
-            return self._raised(_whose(subject, error))
+            return hub_away.finding(error) or self._raised(_whose(subject, error))
+
+    def _failed(self, error: Exception) -> Finding:
+        """What a check says that ended in an exception."""
+        away = hub_away.finding(error)
+        if away is not None:
+            return away
+        return self._raised(error) if isinstance(error, ArmError) else self._recorder.harness_error(error)
 
     def _raised(self, error: ArmError) -> Finding:
         if memory.ran_out(str(error)):

@@ -14,7 +14,7 @@ from typing import Any
 from cases.attention import attention
 from cases.plan import called
 from reports.record import Engagement, Outcome, Reason
-from suite import features, ledger, passes, pins
+from suite import features, hub_away, ledger, passes, pins
 from suite.arms import Site
 from suite.finding import Finding, Measure
 from suite.loading import kernel_mode
@@ -37,6 +37,9 @@ def load(subject: Subject, *, embedded: bool) -> Finding:
     try:
         loaded = subject.loaded
     except Exception as error:  # whatever the libraries raise is what is being checked
+        away = hub_away.finding(error)
+        if away is not None:
+            return away
         reason, message = _refusal(error)
         if embedded and subject.case.mapping == "default" and reason in (Reason.CANNOT_LOAD, Reason.UNTRUSTED):
             return Finding(Outcome.NOT_RUN, Reason.NO_HUB, f"{message} The embedded Hub has only bundled kernels.")
@@ -54,15 +57,13 @@ def load(subject: Subject, *, embedded: bool) -> Finding:
 
 def _refusal(error: Exception) -> tuple[Reason, str]:
     """The typed reason of an exception at load, and its text."""
-    chain = [error]
-    while (cause := chain[-1].__cause__ or chain[-1].__context__) is not None and isinstance(cause, Exception):
-        chain.append(cause)
+    links = list(hub_away.chain(error))
     text = f"{type(error).__name__}: {error}"
-    names = {type(link).__name__ for link in chain}
+    names = {type(link).__name__ for link in links}
     if "trusted publisher" in text or "trust status" in text:
         return Reason.UNTRUSTED, text
     missing = {"FileNotFoundError", "RepositoryNotFoundError", "RevisionNotFoundError", "EntryNotFoundError"}
-    if names & missing or any(isinstance(link, OSError) for link in chain):
+    if names & missing or any(isinstance(link, OSError) for link in links):
         return Reason.CANNOT_LOAD, text
     return Reason.REJECTED, text
 
@@ -193,7 +194,7 @@ def _judge(subject: Subject, entries: list[Engagement]) -> Finding:
     if failed:
         first = failed[0]
         return Finding(
-            Outcome.FALLBACK,
+            Outcome.HARNESS_ERROR if first.reason is Reason.HUB_AWAY else Outcome.FALLBACK,
             first.reason,
             f"{first.name}: {first.promised} was asked for, and {first.bound} of {first.modules} modules have it, with "
             f"{first.calls} calls ({first.reason}). {first.detail or ''}",

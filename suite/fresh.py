@@ -108,6 +108,7 @@ def say(answer: object) -> None:
 
 def main() -> None:
     """The fresh process: make each check and print what came out, a line each."""
+    from suite import hub_away
     from suite.setup import make_shelf, make_timing
     from suite.subject import Subject
 
@@ -126,7 +127,8 @@ def main() -> None:
         try:
             answer = _check(subject, record, timing)
         except Exception as error:  # the parent records what it was
-            answer = {"error": f"{type(error).__name__}: {error}"[:1000]}
+            away = hub_away.finding(error)
+            answer = {"error": (away.message if away else f"{type(error).__name__}: {error}")[:1000]}
         say([number, answer])
 
 

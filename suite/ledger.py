@@ -22,6 +22,7 @@ from kernels import KernelizeFallback
 from transformers import modeling_flash_attention_utils as flash
 
 from reports.record import Engagement, Reason
+from suite import hub_away
 from suite.arms import Site
 
 __all__ = ["Origin", "count_attention", "count_calls", "digest", "fallback_reason", "origin", "write"]
@@ -150,6 +151,9 @@ def fallback_reason(
         refusal = ask(KernelizeFallback.NONE)
         if refusal is None:
             return Reason.REBOUND, "kernels would bind this layer now, yet its forward is PyTorch's"
+        away = hub_away.finding(refusal)
+        if away is not None:
+            return Reason.HUB_AWAY, away.message
         for flag, reason in _FLAGS:
             if ask(flag) is None:
                 return reason, str(refusal)

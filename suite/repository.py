@@ -20,7 +20,7 @@ from transformers.modeling_flash_attention_utils import FLASH_ATTN_KERNEL_VERSIO
 from cases.mappings import KernelReference
 from cases.repositories import RepositoryInUse
 from reports.record import Outcome, Reason
-from suite import attention_functions, layer_class, repository_files, signatures
+from suite import attention_functions, hub_away, layer_class, repository_files, signatures
 from suite.downloads import Downloads, downloading
 from suite.finding import Finding, Measure
 from suite.loading import Loader
@@ -38,7 +38,7 @@ class _Located:
     folder: Path | None
     """The variant that loading would take here."""
     variants: list[Path]
-    missing: tuple[Reason, str] | None = None
+    missing: Finding | None = None
     downloads: Downloads = field(default_factory=Downloads)
     """What it took to bring it here, until the first of the names that it serves has reported it."""
 
@@ -84,8 +84,8 @@ class Repositories:
             report.problems += looked.problems
             report.notes += looked.notes
         if located.folder is None:
-            reason, text = located.missing or (Reason.CANNOT_LOAD, f"{repository.promised}: not found")
-            return report.finding(repository.promised) if report.problems else Finding(Outcome.NOT_RUN, reason, text)
+            found = located.missing or _missing(Reason.CANNOT_LOAD, f"{repository.promised}: not found")
+            return report.finding(repository.promised) if report.problems else found
         looked = self._look(located.folder)
         report.measures |= {"variant": located.folder.name, "digest": looked.digest}
         report.measures |= located.downloads.measures
@@ -121,7 +121,7 @@ class Repositories:
         return _Located(
             None,
             variants,
-            (
+            _missing(
                 Reason.CANNOT_LOAD,
                 f"{reference.promised}: no build for this torch and device; there is {listed}. Layers of this kernel "
                 "stay PyTorch, without a word of the library",
@@ -142,7 +142,8 @@ class Repositories:
             text = " ".join(str(error).split())[:1500]
             untrusted = "trusted publisher" in text or "trust status" in text
             reason = Reason.UNTRUSTED if untrusted else Reason.CANNOT_LOAD
-            return _Located(None, [], (reason, f"{reference.promised}: {type(error).__name__}: {text}"))
+            refused = _missing(reason, f"{reference.promised}: {type(error).__name__}: {text}")
+            return _Located(None, [], hub_away.finding(error) or refused)
         return _Located(folder, [folder], downloads=downloads)
 
     def _look(self, folder: Path) -> repository_files.Variant:
@@ -183,6 +184,8 @@ class Repositories:
         try:
             module = self._module(reference)
         except (Exception, SystemExit) as error:  # the kernel's own code may raise anything
+            if hub_away.finding(error) is not None:
+                raise
             text = " ".join(str(error).split())[:1000]
             report.problems.append(f"{folder.name}: importing it raises {type(error).__name__}: {text}")
             report.problems += [f"layers.py: {reference.layer} has the member {name}" for name in source.members]
@@ -257,6 +260,10 @@ class Repositories:
             if other is not None:
                 forwards[reference.promised] = other.forward
         return signatures.disagreements(forwards)
+
+
+def _missing(reason: Reason, text: str) -> Finding:
+    return Finding(Outcome.NOT_RUN, reason, text)
 
 
 def _local_root(reference: KernelReference) -> Path | None:

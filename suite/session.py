@@ -22,7 +22,7 @@ import msgspec
 
 from reports import store, waivers
 from reports.controls import controls, without_controls
-from reports.record import Environment, LoadedKernel, Outcome, Record, encode
+from reports.record import Environment, LoadedKernel, Outcome, Reason, Record, encode
 from suite import hub, revisions
 from suite.device import BACKENDS, DeviceInfo, probe_in_subprocess
 from suite.options import HubChoice, OptionError, Options
@@ -186,7 +186,13 @@ def _begin(options: Options, info: DeviceInfo, folder: Path) -> frozenset[tuple[
                 f"--resume {options.resume}: that run was made on {run.environment.device}, this one is for "
                 f"{info.device}; a folder holds one device"
             )
-        again = {(r.case, r.property.value) for r in run.records if r.outcome in _AGAIN}
+        lost = {r.case for r in run.records if r.outcome in _AGAIN}
+        again = {
+            (r.case, r.property.value)
+            for r in run.records
+            # What was not checked for want of one of these is not done either.
+            if r.outcome in _AGAIN or (r.reason is Reason.DEPENDS and r.case in lost)
+        }
         # One phase of a check that was interrupted is not the check.
         # Controls are the session's own: a resumed session makes new ones, and no plan counts them.
         return frozenset((r.case, r.property.value) for r in without_controls(run.records)) - again

@@ -15,7 +15,7 @@ from huggingface_hub.constants import ENDPOINT
 from cases.axes import Device, Tier
 from cases.repositories import RepositoryInUse
 from reports import store
-from suite import audit
+from suite import audit, hub_away
 from suite.bench import Bench
 from suite.device import BACKENDS
 from suite.loading import Loader
@@ -33,6 +33,7 @@ def make_shelf(options: Options, facts: dict[str, Any]) -> Shelf:
     """What loads and keeps models in a process, which is set up for it."""
     torch.set_num_threads(int(facts["threads"]))
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
+    hub_away.limit_waiting()
     transformers.utils.logging.disable_progress_bar()
     # kernels warns for every layer without a mapping, which the ledger says once and better.
     logging.getLogger("kernels").setLevel(logging.ERROR)
