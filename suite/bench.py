@@ -31,7 +31,7 @@ from suite.session_controls import SessionControls
 from suite.statements import Statements
 from suite.subject import Shelf, Subject
 
-__all__ = ["RESTS_ON", "Bench"]
+__all__ = ["RESTS_ON", "Bench", "rests_on"]
 
 RESTS_ON: dict[Property, tuple[Property, ...]] = {
     Property.LOAD: (),
@@ -120,7 +120,7 @@ class Bench:
         """Speed, phase by phase, each in a record of its own; before it the control, when it is due."""
         start = perf_counter()
         subject = self._take(case)
-        for needed in RESTS_ON[Property.SPEED]:
+        for needed in rests_on(case, Property.SPEED):
             if needed in properties(case) and (case.id, needed) not in self._outcomes:
                 # Speed alone was asked for: what is wrong has none, so right comes first, here without a record.
                 self._answer(subject, needed, partial(self._check, subject, needed))
@@ -215,7 +215,7 @@ class Bench:
             return unfit
         if not self._shelf.loader.backend.supports(case.dtype):
             return Finding(Outcome.NOT_SUPPORTED, None, f"{self._shelf.loader.backend.device} has no {case.dtype}")
-        for needed in RESTS_ON[checked]:
+        for needed in rests_on(case, checked):
             outcome, message = self._outcomes.get((case.id, needed), (None, ""))
             idle = outcome is Outcome.NOT_RUN and needed in MAY_BE_IDLE
             if outcome is not None and outcome is not Outcome.PASS and not idle:
@@ -296,6 +296,12 @@ class Bench:
             finding.speed,
             finding.determinism,
         )
+
+
+def rests_on(case: Case, checked: Property) -> tuple[Property, ...]:
+    """What must have passed before; a compiled model that is wrong, or without its kernels, has no speed either."""
+    compiled = checked is Property.SPEED and case.mode.compiles
+    return (*RESTS_ON[checked], Property.COMPILE) if compiled else RESTS_ON[checked]
 
 
 def _depends(needed: str, outcome: Outcome, message: str, checked: Property) -> Finding:

@@ -18,6 +18,7 @@ from typing import Any
 import torch
 
 from cases.axes import DType
+from cases.case import Case
 from reports.record import Outcome, Reason
 from suite import ledger, passes
 from suite.arms import Site
@@ -27,7 +28,7 @@ from suite.numerics import Comparison, compare, compare_named
 from suite.subject import Subject
 from suite.tracing import Lines, Watch, fresh
 
-__all__ = ["check"]
+__all__ = ["check", "generates"]
 
 LENGTHS = (24, 40)
 """Tokens of the calls before the one with all of them. The first is traced with fixed sizes and the second makes the
@@ -62,14 +63,18 @@ def check(subject: Subject, *, inductor: bool) -> Finding:
             Outcome.NOT_RUN, Reason.NOT_APPLICABLE, "no kernel bound here is called and says can_torch_compile"
         )
     finding = _with(subject, "aot_eager", claims, others)
-    # A kernel alone compiles as it does among all others, and generating code takes half a minute.
-    generate = inductor and subject.case.mode.compiles and not subject.case.mapping.startswith("only-")
-    if generate and finding.outcome is Outcome.PASS:
+    if inductor and generates(subject.case) and finding.outcome is Outcome.PASS:
         generated = _with(subject, "inductor", claims, others)
         if generated.outcome is not Outcome.PASS:
             return replace(generated, message=f"with Inductor: {generated.message}")
         return replace(finding, message=f"{finding.message}; with Inductor: {generated.message}")
     return finding
+
+
+def generates(case: Case) -> bool:
+    """Whether code is generated for a case where there is time to: a kernel alone compiles as it does among all others,
+    and generating takes half a minute."""
+    return case.mode.compiles and not case.mapping.startswith("only-")
 
 
 def _with(subject: Subject, backend: str, claims: Mapping[str, Lines], others: Mapping[str, Lines]) -> Finding:

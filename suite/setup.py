@@ -17,6 +17,7 @@ from cases.repositories import RepositoryInUse
 from reports import store
 from suite import audit, hub_away
 from suite.bench import Bench
+from suite.compiled_speed import BACKEND
 from suite.device import BACKENDS
 from suite.loading import Loader
 from suite.options import Options
@@ -57,6 +58,7 @@ def make_timing(options: Options, facts: dict[str, Any], shelf: Shelf) -> Timing
         backend,
         enabled=bool(facts.get("timing", True)),
         flags=options.selection.tier is not Tier.SMOKE,
+        compiler=BACKEND if options.selection.tier is Tier.FULL else None,
         throttling=Throttling(backend.clock_mhz),
         stopping=Stopping(SIGN_OFF_LOOKS) if options.selection.tier is Tier.FULL else Stopping(),
     )

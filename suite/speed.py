@@ -16,6 +16,8 @@ import torch
 from cases.axes import Phase
 from reports.record import Outcome, Reason, Speed
 from suite.compilations import watched
+from suite.compiled_speed import compiled
+from suite.compiling import generates
 from suite.confirm import AWAITS
 from suite.control import Control
 from suite.device import Backend
@@ -44,6 +46,8 @@ class Timing:
     """False with ``--benchmark-disable``: every arm runs once, and nothing is timed."""
     flags: bool = True
     """Whether the cost of deterministic algorithms is worth its time: a second in each case that has it."""
+    compiler: str | None = None
+    """Backend of ``torch.compile`` for compiled models; None where there is no time to generate code."""
     control: Control = field(default_factory=Control)
     throttling: Throttling = field(default_factory=Throttling)
     stopping: Stopping = field(default_factory=Stopping)
@@ -70,7 +74,8 @@ def phases(subject: Subject) -> tuple[Phase, ...]:
     """The phases that are timed of a case, known before its model is loaded."""
     if subject.case.mode.trains:
         return (Phase.TRAIN_STEP,)
-    return (Phase.PREFILL, Phase.DECODE) if subject.record.generates else (Phase.PREFILL,)
+    decodes = subject.record.generates and not subject.case.mode.compiles
+    return (Phase.PREFILL, Phase.DECODE) if decodes else (Phase.PREFILL,)
 
 
 def _work(subject: Subject, phase: Phase, *, kernel: bool) -> Work:
@@ -121,11 +126,6 @@ def control(subject: Subject, timing: Timing) -> tuple[str, Finding] | None:
 
 def speed(subject: Subject, phase: Phase, timing: Timing) -> Finding:
     """Both arms of one phase. Only for kernels that engaged and are right."""
-    if subject.case.mode.compiles:
-        return _not_measured(
-            Reason.NOT_APPLICABLE,
-            "a compiled model bakes its forwards in, so that both arms cannot share one; compiled models are not timed",
-        )
     plain = next(work for work in works(subject) if work.phase is phase)
     calls = calls_seen(subject, plain)
     if subject.tests_a_kernel and not calls:
@@ -136,7 +136,29 @@ def speed(subject: Subject, phase: Phase, timing: Timing) -> Finding:
         other.call()
         subject.arms.use_kernels()
         return _not_measured(Reason.DISABLED, "timing is switched off by --benchmark-disable; each arm ran once")
+    if subject.case.mode.compiles:
+        return _compiled(subject, calls, timing)
     return _finding(subject, plain, calls, measure(subject, phase, timing), timing)
+
+
+def _compiled(subject: Subject, calls: int, timing: Timing) -> Finding:
+    """Two instances, each compiled. A kernel that is called without compilation and is in no graph has no speedup."""
+    if timing.compiler is None or not generates(subject.case):
+        return _not_measured(
+            Reason.NOT_APPLICABLE,
+            "compiled models are timed in tier full and with all kernels together, since generating code takes minutes",
+        )
+    if not any(site.has_kernel() for site in subject.arms.sites):
+        return _not_measured(Reason.NOT_APPLICABLE, "which attention is in a compiled graph cannot be proved")
+    with compiled(subject, timing.compiler) as instances:
+        pytorch, kernel = arm_of(instances.pytorch, kernel=False), arm_of(instances.kernel, kernel=True)
+        result = timed(timing.sampler(subject, instances.kernel.phase), pytorch, kernel)
+        inside = instances.in_graph()
+    if not inside:
+        return _not_measured(Reason.NOT_CALLED, "no kernel of this case is in the compiled graphs, so no speedup")
+    finding = _finding(subject, instances.kernel, calls, result, timing)
+    finding.measures["in_graph"] = ", ".join(inside)
+    return finding
 
 
 def _not_measured(reason: Reason, message: str) -> Finding:

@@ -6,6 +6,7 @@ in the plan share them; a subject itself lives for one case and undoes what it c
 
 from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from time import perf_counter
@@ -164,6 +165,14 @@ class Subject:
         """The ``attn_implementation`` whose calls are counted: SDPA's, a Hub kernel's, or none."""
         choice = attention(self.case.attention)
         return choice.implementation if choice.hub or choice is ATTENTIONS["sdpa"] else None
+
+    def in_pytorch(self) -> "Subject":
+        """The same case without any kernel, as a model of its own with the same weights.
+
+        It has no arms to put on, and leaves no trace in the process: function objects are this one's to bind.
+        """
+        attention = self.reference_attention or self.case.attention
+        return Subject(replace(self.case, mapping="pytorch", attention=attention), self._shelf)
 
     def close(self) -> None:
         """Give the process back as it was: shared function objects become PyTorch's again."""

@@ -31,16 +31,19 @@ class Work:
     """Untimed set-up for the given number of calls, with the arm that is about to run already on."""
 
 
-def works(subject: Subject, renew: Callable[[], object] = lambda: None) -> tuple[Work, ...]:
+def works(subject: Subject, renew: Callable[[], object] = lambda: None, model: Any = None) -> tuple[Work, ...]:
     """The phases of a case, the first of which is the one that is weighed.
 
-    ``renew`` puts on the arm that is measured: each arm needs works of its own, since its cache is its own.
+    ``renew`` puts on the arm that is measured: each arm needs works of its own, since its cache is its own. ``model``
+    is the subject's, or what ``torch.compile`` made of it.
     """
+    model = subject.loaded.model if model is None else model
     if subject.case.mode.trains:
-        return (_train_step(subject, renew),)
-    if subject.record.generates:
-        return _prefill(subject, renew), _decode(subject, renew)
-    return (_prefill(subject, renew),)
+        return (_train_step(subject, renew, model),)
+    if subject.record.generates and not subject.case.mode.compiles:
+        return _prefill(subject, renew, model), _decode(subject, renew)
+    # A token with a cache that grows is not what is compiled: its users give the cache all its room before.
+    return (_prefill(subject, renew, model),)
 
 
 def calls_seen(subject: Subject, work: Work) -> int:
@@ -65,8 +68,8 @@ def _tokens(subject: Subject) -> torch.Tensor:
     return ids
 
 
-def _prefill(subject: Subject, renew: Callable[[], object]) -> Work:
-    model, record, given = subject.loaded.model, subject.record, subject.batches["dense"]
+def _prefill(subject: Subject, renew: Callable[[], object], model: Any) -> Work:
+    record, given = subject.record, subject.batches["dense"]
 
     def call() -> object:
         with torch.no_grad():
@@ -75,8 +78,8 @@ def _prefill(subject: Subject, renew: Callable[[], object]) -> Work:
     return Work(Phase.PREFILL, _tokens(subject).numel(), call, lambda calls: renew())
 
 
-def _train_step(subject: Subject, renew: Callable[[], object]) -> Work:
-    model, record, given = subject.loaded.model, subject.record, subject.batches["dense"]
+def _train_step(subject: Subject, renew: Callable[[], object], model: Any) -> Work:
+    record, given = subject.record, subject.batches["dense"]
 
     def call() -> object:
         return passes.run(model, record, given).float().mean().backward()
