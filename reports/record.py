@@ -108,6 +108,8 @@ class Reason(StrEnum):
     """The publisher is not trusted and no consent was given."""
     NOT_CALLED = "NOT_CALLED"
     """Bound, and never ran."""
+    BAD_SIGNATURE = "BAD_SIGNATURE"
+    """The loaded variant is signed, and the signature does not hold for its files."""
     REBOUND = "REBOUND"
     """Bound at load, another forward later."""
     SHADOWED = "SHADOWED"
@@ -154,6 +156,8 @@ class Engagement(msgspec.Struct, frozen=True, kw_only=True):
     """What was loaded: ``org/repo@<commit>:Layer (torch-cpu)``; None when PyTorch runs."""
     digest: Short | None = None
     """``sha256:…`` over the files of the variant that was loaded."""
+    signature: Short | None = None
+    """State of its signature: ``unsigned``, ``verified (…)``, ``not verified: …`` or ``invalid: …``."""
     modules: int = 0
     """Modules or functions of the model that carry the name."""
     bound: int = 0
@@ -207,6 +211,8 @@ class LoadedKernel(msgspec.Struct, frozen=True, kw_only=True):
     revision: Short | None
     variant: Short
     digest: Short
+    signature: Short = ""
+    """As in ``Engagement``; empty in runs of earlier versions."""
 
 
 class Environment(msgspec.Struct, frozen=True, kw_only=True):

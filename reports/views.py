@@ -161,6 +161,8 @@ class LedgerLine:
     bound: int
     calls: int
     reason: Reason | None
+    signature: str
+    """State of the signature of what was loaded."""
     detail: str
     """What the library said, of the first case that has something."""
     example: str
@@ -202,6 +204,7 @@ def ledger_lines(ledger: Ledger, limit: int = 60) -> Bounded[LedgerLine]:
                 bound=sum(entry.bound for _, entry in members),
                 calls=sum(entry.calls for _, entry in members),
                 reason=reason,
+                signature=one_line(next((entry.signature for _, entry in members if entry.signature), ""), 200),
                 detail=one_line(next((entry.detail for _, entry in members if entry.detail), ""), 400),
                 example=clean(members[0][0]),
             )

@@ -34,6 +34,7 @@ REASONS: dict[Reason, str] = {
     Reason.REJECTED: "The kernel was refused at load: its signature, state or import does not fit the layer.",
     Reason.UNTRUSTED: "The publisher is not trusted, and no consent was given.",
     Reason.NOT_CALLED: "The kernel was bound, but the model never called it.",
+    Reason.BAD_SIGNATURE: "The kernel carries a signature, and it does not hold for the files that were loaded.",
     Reason.REBOUND: "The kernel was bound at load, and another forward was in its place later.",
     Reason.SHADOWED: "Another mapping took precedence over the one asked for.",
     Reason.WRONG_REVISION: "The kernel was loaded from another repository or commit than its pin stands for.",

@@ -19,6 +19,7 @@ from suite.arms import Site
 from suite.finding import Finding, Measure
 from suite.loading import kernel_mode
 from suite.subject import Subject
+from suite.variant_signature import INVALID
 
 __all__ = ["engage", "exercise", "load"]
 
@@ -171,6 +172,7 @@ def _attention_entry(subject: Subject, calls: Counter[str]) -> list[Engagement]:
             promised=implementation,
             resolved=source.describe("+".join(sorted(calls)) or "flash") if source else None,
             digest=source.digest if source else None,
+            signature=source.signature if source else None,
             modules=1,
             bound=int(source is not None),
             calls=total,
@@ -182,6 +184,10 @@ def _attention_entry(subject: Subject, calls: Counter[str]) -> list[Engagement]:
 
 def _judge(subject: Subject, entries: list[Engagement]) -> Finding:
     evidence = tuple(entries)
+    forged = next((entry for entry in entries if (entry.signature or "").startswith(INVALID)), None)
+    if forged is not None:
+        text = f"{forged.name}: the signature of {forged.resolved} is {forged.signature}; get the kernel anew"
+        return Finding(Outcome.FAIL, Reason.BAD_SIGNATURE, text, evidence=evidence)
     idle = (Reason.SHADOWED, Reason.NOT_APPLICABLE, Reason.NOT_REGISTERED)
     failed = [
         entry

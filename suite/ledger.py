@@ -22,7 +22,7 @@ from kernels import KernelizeFallback
 from transformers import modeling_flash_attention_utils as flash
 
 from reports.record import Engagement, Reason
-from suite import hub_away
+from suite import hub_away, variant_signature
 from suite.arms import Site
 
 __all__ = ["Origin", "count_attention", "count_calls", "digest", "fallback_reason", "origin", "write"]
@@ -45,6 +45,8 @@ class Origin:
     """Commit; None for a local repository, which the digest identifies."""
     variant: str
     digest: str
+    signature: str
+    """In the words of ``suite.variant_signature``."""
 
     def describe(self, name: str) -> str:
         """``org/repo@commit:Name (torch-cpu)``."""
@@ -106,7 +108,13 @@ def _describe(variant: Path, loaded: Any) -> Origin:
     # A snapshot folder is named by its commit, which is more exact than the tag or branch that was asked for.
     commit = root.name if root.parent.name == "snapshots" else None
     repository = info.repo_id if info else str(root)
-    return Origin(repository, commit or (info.revision if info else None), variant.name, digest(variant))
+    return Origin(
+        repository,
+        commit or (info.revision if info else None),
+        variant.name,
+        digest(variant),
+        variant_signature.state(variant),
+    )
 
 
 class _Holder:
@@ -243,6 +251,7 @@ def write(
                 promised=promised.get(name, "pytorch"),
                 resolved=source.describe(layer) if source else None,
                 digest=source.digest if source else None,
+                signature=source.signature if source else None,
                 modules=len(group),
                 bound=len(bound),
                 calls=calls.get(name, 0),

@@ -20,7 +20,7 @@ from transformers.modeling_flash_attention_utils import FLASH_ATTN_KERNEL_VERSIO
 from cases.mappings import KernelReference
 from cases.repositories import RepositoryInUse
 from reports.record import Outcome, Reason
-from suite import attention_functions, hub_away, layer_class, repository_files, signatures
+from suite import attention_functions, hub_away, layer_class, repository_files, signatures, variant_signature
 from suite.downloads import Downloads, downloading
 from suite.finding import Finding, Measure
 from suite.loading import Loader
@@ -87,7 +87,12 @@ class Repositories:
             found = located.missing or _missing(Reason.CANNOT_LOAD, f"{repository.promised}: not found")
             return report.finding(repository.promised) if report.problems else found
         looked = self._look(located.folder)
-        report.measures |= {"variant": located.folder.name, "digest": looked.digest}
+        signature = variant_signature.state(located.folder)
+        report.measures |= {"variant": located.folder.name, "digest": looked.digest, "signature": signature}
+        if signature.startswith(variant_signature.INVALID):
+            report.problems.append(f"{located.folder.name}: the signature is {signature}; sign the build again")
+        elif signature.startswith(variant_signature.NOT_VERIFIED):
+            report.notes.append(f"{located.folder.name}: the signature is {signature}")
         report.measures |= located.downloads.measures
         located.downloads = Downloads()
         self._check_version(reference, looked, report)

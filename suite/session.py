@@ -273,5 +273,6 @@ def _kernels(records: tuple[Record, ...]) -> tuple[LoadedKernel, ...]:
                 revision=match["revision"],
                 variant=match["variant"],
                 digest=entry.digest or "",
+                signature=entry.signature or "",
             )
     return tuple(found[key] for key in sorted(found, key=str))

@@ -158,6 +158,7 @@ def test_the_environment_says_with_what_the_run_was_made(run: Run) -> None:
     assert "kernel-config-accepts-cpu" in environment.shims
     assert environment.exit_status == 0
     assert {kernel.repo for kernel in environment.kernels} >= {"embedded/normalisation", "embedded/attention"}
+    assert {kernel.signature for kernel in environment.kernels} == {"unsigned"}
     assert environment.planned == sum(not case.startswith("control/") for case, _ in records(run[1]))
 
 
