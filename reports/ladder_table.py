@@ -26,7 +26,7 @@ COLUMNS = {
     "forward": "parameters of the layer's forward, and what its class says of itself, by its source",
     "outcome": "the worst of its checks",
     "error": "largest error of outputs and gradients, as a multiple of PyTorch's own",
-    "difference": "largest relative difference of a row of the output from that of the first revision",
+    "difference": "largest relative difference of a row of the output from that of the first revision that gave one",
     "speed": "time of PyTorch divided by time of the kernel: geometric mean over what was measured, with its interval",
     "repeats": "whether repeats of one call give the same bits",
     "digest": "of the files of the build that was loaded",
@@ -85,21 +85,22 @@ def table(records: Sequence[Record], measured: Iterable[Record]) -> Bounded[Row]
         if figures is not None and name in speeds:
             ratio, low, high = map(math.log, figures)
             speeds[name][record.case.removesuffix(f"@{name}"), record.phase] = ratio, (high - low) / 2
+    origin = next((step.name for step in found if _figures(step, "difference")), "")
     rows = []
     before: Step | None = None
     for step in found:
-        rows.append(_row(step, before, [change for change in known if change.after is step], speeds))
+        rows.append(_row(step, before, origin, [change for change in known if change.after is step], speeds))
         before = step
     return Bounded(tuple(rows[-ROWS:]), max(0, len(rows) - ROWS))
 
 
-def _row(step: Step, before: Step | None, known: Sequence[Change], speeds: Mapping[str, Speeds]) -> Row:
+def _row(step: Step, before: Step | None, origin: str, known: Sequence[Change], speeds: Mapping[str, Speeds]) -> Row:
     cells = {
         "builds": _builds(step, before),
         "forward": _compared(step, before, lambda of: offered(of.about.measures, Aspect.FORWARD) or DASH),
         "outcome": _compared(step, before, lambda of: _outcome(_worst(of))),
         "error": _compared(step, before, _error),
-        "difference": _difference(step, before, known),
+        "difference": _difference(step, before, origin, known),
         "speed": _speed(step, before, speeds),
         "repeats": _compared(step, before, _repeats),
         "digest": _digest(step, before),
@@ -149,10 +150,11 @@ def _outcome(record: Record | None) -> str:
     return Outcome.UNKNOWN.value if record is None else f"{record.outcome} {record.reason or ''}".strip()
 
 
-def _figures(step: Step, name: str) -> list[float]:
-    """A measure of the checks of a whole model, where it is a number."""
+def _figures(step: Step, name: str, **given: str) -> list[float]:
+    """A measure of the checks of a whole model, where it is a number, and other measures are as given."""
     kinds = (Property.FORWARD, Property.GRADIENT, Property.GENERATE)
-    values = [record.measures.get(name) for (_, kind, _), record in step.checks.items() if kind in kinds]
+    measures = [record.measures for (_, kind, _), record in step.checks.items() if kind in kinds]
+    values = [each.get(name) for each in measures if all(each.get(key) == value for key, value in given.items())]
     return [float(v) for v in values if isinstance(v, int | float) and not isinstance(v, bool) and math.isfinite(v)]
 
 
@@ -161,8 +163,9 @@ def _error(step: Step) -> str:
     return f"{max(found):.3g}{TIMES}" if found else DASH
 
 
-def _difference(step: Step, before: Step | None, known: Sequence[Change]) -> Cell:
-    found = _figures(step, "difference")
+def _difference(step: Step, before: Step | None, origin: str, known: Sequence[Change]) -> Cell:
+    # A resumed run has the outputs of the first revision no more, and begins with another one.
+    found = _figures(step, "difference", first=origin)
     other = any(change.aspect is Aspect.OUTPUT for change in known) and before is not None
     return Cell(f"{max(found):.2g}" if found else DASH, f"other bits than {_name(before)}" if other else "")
 

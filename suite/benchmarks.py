@@ -46,8 +46,8 @@ class Switches:
     """False with ``--benchmark-disable``: each arm runs once, untimed."""
 
     def leaves(self, checked: Property | None) -> bool:
-        """Whether a check stays in the plan."""
-        return not (self.skip if checked is Property.SPEED else self.only)
+        """Whether a check stays in the plan. What a revision is, no figure of it can do without."""
+        return checked is Property.LADDER or not (self.skip if checked is Property.SPEED else self.only)
 
 
 def take_over(option: argparse.Namespace) -> Switches:

@@ -60,6 +60,9 @@ def find(ladder: Ladder, trusted: frozenset[str], device: str, hub: str) -> tupl
     from huggingface_hub import HfApi
     from huggingface_hub.errors import RepositoryNotFoundError
 
+    from suite.hub_away import limit_waiting
+
+    limit_waiting()
     api, where = HfApi(), f"--ladder {ladder.layer}={ladder.repository}:{ladder.name}"
     try:
         refs = api.list_repo_refs(ladder.repository, repo_type="kernel")

@@ -121,12 +121,22 @@ def test_the_worst_error_and_the_largest_difference_are_shown() -> None:
     """Fault: the error of whatever case came last."""
     records = [
         rung("v1", 0),
-        check("v1", Property.FORWARD, measures={"error_ratio": 1.5, "difference": 3e-7}),
+        check("v1", Property.FORWARD, measures={"error_ratio": 1.5, "difference": 3e-7, "first": "v1"}),
         check("v1", Property.GRADIENT, measures={"error_ratio": 1.9}),
         check("v1", Property.PROBE, measures={"error_ratio": 99.0}),
     ]
     cells = rows(records)["v1"].cells
     assert (cells["error"].text, cells["difference"].text) == ("1.9×", "3e-07")
+
+
+def test_a_difference_from_another_revision_than_the_first_is_not_shown() -> None:
+    """Fault: a run that was resumed without the outputs of its first part, and says that nothing has changed."""
+    records = [
+        *(rung(f"v{number}", number) for number in range(3)),
+        check("v1", Property.FORWARD, measures={"difference": 0.0, "first": "v1"}),
+        check("v2", Property.FORWARD, measures={"difference": 0.0, "first": "v2"}),
+    ]
+    assert [row.cells["difference"].text for row in rows(records).values()] == ["–", "0", "–"]
 
 
 def test_a_speed_is_a_change_only_where_the_intervals_say_so() -> None:

@@ -36,6 +36,7 @@ def test_the_switches_mean_what_they_mean_in_pytest_benchmark(
     assert switches.leaves(Property.SPEED) is speed
     assert switches.leaves(Property.FORWARD) is others
     assert switches.leaves(None) is others
+    assert switches.leaves(Property.LADDER), "without it the speeds of its revisions have no place"
     assert switches.timing is timing
     # pytest-benchmark itself must neither skip our items nor refuse to work next to xdist.
     assert not option.benchmark_only
