@@ -96,14 +96,16 @@ def pytest_configure(config: pytest.Config) -> None:
         config.stash[STATE] = state
         if state.worker is not None:
             state.facts = state.worker["facts"]
-            state.plan(state.options.on(tuple(Rung(*rung) for rung in state.facts["rungs"])))
+            if state.options.ladder is not None:
+                state.plan(state.options.on(tuple(Rung(*rung) for rung in state.facts["rungs"])))
             state.done = frozenset((case, checked) for case, checked in state.worker["done"])
             _mask_device(state)
         elif not _lists(option):
             workers = option.numprocesses if isinstance(option.numprocesses, int) else os.cpu_count() or 1
             state.session = sessions.open_session(state.options, max(1, workers))
             state.facts, state.done = state.session.facts, state.session.done
-            state.plan(state.session.options)
+            if state.options.ladder is not None:
+                state.plan(state.session.options)
             state.facts["timing"] = switches.timing and not switches.skip
             feed = benchmarks.Feed(config, state.session.folder, state.options, state.facts)
             config.pluginmanager.register(feed, "kernel-suite-benchmarks")

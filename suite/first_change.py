@@ -11,7 +11,8 @@ Runs in the controller and imports no torch.
 
 import functools
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections import ChainMap
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -93,46 +94,53 @@ def first_different(commits: Sequence[str], same: Callable[[str], bool]) -> tupl
 
 def look(folder: Path, options: Options, facts: dict[str, Any]) -> None:
     """Look for the commit behind each change on the ladder of a run, and add what was found to the later revision."""
-    from huggingface_hub import HfApi
-
-    ladder, api, found = options.ladder, HfApi(), steps(store.read_run(folder).records)
+    ladder = options.ladder
     if ladder is None:
         return
-    measures: dict[str, dict[str, Any]] = {step.name: {} for step in found}
+    from huggingface_hub import HfApi
+
+    api, found = HfApi(), steps(store.read_run(folder).records)
+    commit_of = {rung.name: rung.commit for rung in options.rungs}
+    read = functools.cache(lambda commit: revisions.offer(api, ladder, commit, facts["device"]).measures)
+    said: list[tuple[Change, dict[str, Any]]] = []
     searches = []
     for change in changes(found):
-
-        @functools.cache
-        def read(commit: str, aspect: Aspect = change.aspect) -> str | None:
-            return offered(revisions.offer(api, ladder, commit, facts["device"]).measures, aspect)
-
         try:
-            ends = (str(step.about.measures["commit"]) for step in (change.before, change.after))
+            ends = (commit_of[step.name] for step in (change.before, change.after))
             commits = revisions.between(api, ladder.repository, *ends)
             if len(commits) < 2:
                 continue  # The revision itself is the first commit that differs, and the table shows how.
-            if change.check is not None:
+            if change.check is None:
+                said.append((change, _by_files(change, commits, read)))
+            else:
                 searches.append(Search(change, commits))
-                continue
-            commit, tried = first_different(commits, lambda commit: read(commit) == change.was)  # noqa: B023
-            measures[change.after.name] |= _named(change, commits, commit, tried, read(commit))
         except Exception as error:  # a Hub that answers no more costs this search, and not the report
-            measures[change.after.name] |= _lost(change, f"{type(error).__name__}: {error}")
+            said.append((change, _lost(change, f"{type(error).__name__}: {error}")))
     known = _ask(folder, options, facts, searches)
-    for search in searches:
-        change = search.change
-        try:
-            commit, tried = search.run(known)
-            measures[change.after.name] |= _named(change, search.commits, commit, tried, search.seen(commit, known))
-        except _UnknowableError as error:
-            measures[change.after.name] |= _lost(change, str(error))
-        except _UnansweredError:
-            limit = SECONDS[options.selection.tier]
-            measures[change.after.name] |= _lost(change, f"no answer within {limit:g} s for all; see logs/fresh.log")
+    said += [(search.change, _by_check(search, known, SECONDS[options.selection.tier])) for search in searches]
     for step in found:
-        if measures[step.name]:
-            record = msgspec.structs.replace(step.about, measures={**step.about.measures, **measures[step.name]})
-            store.append(folder / store.RESULTS, record)
+        measures = [measures for change, measures in said if change.after is step]
+        if measures:
+            whole = dict(ChainMap(*measures, step.about.measures))
+            store.append(folder / store.RESULTS, msgspec.structs.replace(step.about, measures=whole))
+
+
+def _by_files(change: Change, commits: Sequence[str], read: Callable[[str], Mapping[str, object]]) -> dict[str, Any]:
+    def seen(commit: str) -> str | None:
+        return offered(read(commit), change.aspect)
+
+    commit, tried = first_different(commits, lambda commit: seen(commit) == change.was)
+    return _named(change, commits, commit, tried, seen(commit))
+
+
+def _by_check(search: Search, known: Known, limit: float) -> dict[str, Any]:
+    try:
+        commit, tried = search.run(known)
+    except _UnknowableError as error:
+        return _lost(search.change, str(error))
+    except _UnansweredError:
+        return _lost(search.change, f"no answer within {limit:g} s for all; see logs/fresh.log")
+    return _named(search.change, search.commits, commit, tried, search.seen(commit, known))
 
 
 def _named(change: Change, commits: Sequence[str], commit: str, tried: int, seen: str | None) -> dict[str, Any]:
@@ -140,9 +148,8 @@ def _named(change: Change, commits: Sequence[str], commit: str, tried: int, seen
         said = "other bits" if seen is not None else "no output"
     else:
         said = f"was {change.was}, is {seen}"
-    where = (
-        f"{change.check.case.removesuffix(f'@{change.after.name}')} {change.check.property}: " if change.check else ""
-    )
+    check = change.check
+    where = f"{check.case.removesuffix(f'@{change.after.name}')} {check.property}: " if check else ""
     return {
         f"first_{change.aspect}": commit,
         f"first_{change.aspect}_tried": tried,
