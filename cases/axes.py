@@ -101,6 +101,8 @@ class Property(StrEnum):
     """Peak memory as a multiple of PyTorch's."""
     SPEED = "speed"
     """Time as a fraction of PyTorch's."""
+    BREAK_EVEN = "break_even"
+    """The shapes from which on the kernels win, and the calls that pay back their load."""
 
 
 class Tier(StrEnum):

@@ -15,7 +15,17 @@ import jinja2
 import msgspec
 from markupsafe import Markup
 
-from reports import chart, determinism, hub_away, ladder_table, qualification, requirements, views
+from reports import (
+    break_even,
+    chart,
+    determinism,
+    heat_chart,
+    hub_away,
+    ladder_table,
+    qualification,
+    requirements,
+    views,
+)
 from reports.clean import clean, one_line
 from reports.evidence import Ledger
 from reports.kernel_config import kernel_config
@@ -36,6 +46,8 @@ CHART_LIBRARY = ("vega.min.js", "vega-lite.min.js", "vega-embed.min.js")
 
 FIRST_ROWS = 50
 """Rows of the case table that are in the HTML itself, the worst first."""
+MAPS = 24
+"""Break-even maps that are drawn."""
 CHOICES = 60
 """Kernels listed in the best configuration."""
 FAILURES = 12
@@ -90,7 +102,11 @@ def render_html(run: Run) -> str:
     shown = chart.both_ends(rows)
     specification = chart.specification(shown, verdict.controls.least_effect) if shown else None
     accuracies, largest_errors = views.accuracy(run.records)
-    scripts = [*(_chart_scripts() if shown else ()), _page_script()]
+    drawn = views.Bounded.of(break_even.maps(run.records, ledger), MAPS)
+    kernel_maps = break_even.of_kernel(drawn.items)
+    charts = {"chart": specification} if specification else {}
+    charts |= {f"heat-{number}": heat_chart.specification(maps) for number, maps in enumerate(kernel_maps.values(), 1)}
+    scripts = [*(_chart_scripts() if charts else ()), _page_script()]
     return (
         _templates()
         .get_template("report.html")
@@ -114,6 +130,8 @@ def render_html(run: Run) -> str:
             speed_groups=chart.speed_groups(rows),
             speed_total=len(rows),
             speed_shown=len(shown),
+            kernel_maps=kernel_maps,
+            maps_left_out=drawn.left_out,
             best=best,
             best_choices=views.Bounded.of(best.choices, CHOICES),
             best_file=kernel_config(run, best),
@@ -121,9 +139,9 @@ def render_html(run: Run) -> str:
             lock=_lock_text(run.lock),
             style=Markup((HERE / "static" / "report.css").read_text(encoding="utf-8")),
             scripts=scripts,
-            licences=Markup((VENDOR / "LICENSES.txt").read_text(encoding="utf-8")) if shown else None,
+            licences=Markup((VENDOR / "LICENSES.txt").read_text(encoding="utf-8")) if charts else None,
             policy=_policy(scripts),
-            data=pack(payload(ordered, specification)),
+            data=pack(payload(ordered, charts)),
             cases=len({record.case for record in run.records}),
         )
     )

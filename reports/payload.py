@@ -41,8 +41,8 @@ class _Table:
         return number
 
 
-def payload(records: Sequence[Record], chart: dict[str, Any] | None) -> dict[str, Any]:
-    """Everything the script needs, as plain data. The records keep their order."""
+def payload(records: Sequence[Record], charts: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    """Everything the script needs, as plain data: the records in their order, and a chart by the id of its element."""
     text = _Table()
     ledgers: list[list[list[int]]] = [[]]
     numbers: dict[tuple[Engagement, ...], int] = {(): 0}
@@ -77,7 +77,7 @@ def payload(records: Sequence[Record], chart: dict[str, Any] | None) -> dict[str
         "reasons": {reason.value: sentence for reason, sentence in REASONS.items()},
         "outcomes": {outcome.value: sentence for outcome, sentence in OUTCOMES.items()},
         "severity": {outcome.value: severity(outcome) for outcome in OUTCOMES},
-        "chart": chart,
+        "charts": charts,
     }
 
 

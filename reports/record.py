@@ -18,6 +18,7 @@ __all__ = [
     "Engagement",
     "Environment",
     "LoadedKernel",
+    "Measure",
     "Outcome",
     "Reason",
     "Record",
@@ -34,6 +35,10 @@ SCHEMA = 1
 
 Short = Annotated[str, msgspec.Meta(max_length=512)]
 Text = Annotated[str, msgspec.Meta(max_length=20_000)]
+
+
+Measure = float | int | str | bool | list[float] | None
+"""A figure of a record."""
 
 
 class Outcome(StrEnum):
@@ -184,7 +189,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=False):
     speed: Speed | None = None
     determinism: Determinism | None = None
     evidence: tuple[Engagement, ...] = ()
-    measures: dict[Short, float | int | str | bool | list[float] | None] = {}
+    measures: dict[Short, Measure] = {}
     """Named figures. Speed: ``ratio``, ``low``, ``high`` (t_pytorch / t_kernel), ``pairs``, ``pytorch_ms``,
     ``kernel_ms``, ``logs`` (ln ratios), ``pytorch_seconds`` and ``kernel_seconds`` (raw, a call), ``claimed`` (the
     verdict of the interval alone), ``unmet``, tokens per second, ``device_ratio`` (by device events),
@@ -192,7 +197,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=False):
     ``match_bits``, ``match_top1``. Memory: ``ratio``. Determinism: ``digest`` (of all bits), ``fresh_process``
     (``same``, ``other``, or why not asked), ``batch_kernel`` and ``batch_pytorch`` (a sequence alone against itself in
     a batch, 0 for the same bits), ``flags`` (deterministic algorithms ``hold``, ``vary`` or ``raise``), ``flags_cost``,
-    ``flags_cost_low``, ``flags_cost_high``."""
+    ``flags_cost_low``, ``flags_cost_high``. Break-even: as ``reports.break_even.measures_of`` writes them."""
     shims: tuple[Short, ...] = ()
     waiver: Short | None = None
     """Id of the waiver that turned this record WAIVED."""

@@ -9,10 +9,10 @@ from tabulate import tabulate
 
 from cases.axes import Property
 from cases.statements import PREFIX
-from reports import chart, hub_away, ladder_table, qualification, views
+from reports import break_even, chart, hub_away, ladder_table, qualification, views
 from reports.clean import markdown, one_line
 from reports.evidence import Ledger
-from reports.never_slower import Recommendation, recommend
+from reports.never_slower import recommend
 from reports.record import Outcome, Record
 from reports.store import Run
 from reports.style import MARKDOWN, TERMINAL, Style, more
@@ -28,6 +28,8 @@ STATEMENTS = 200
 """Failing statements that are named."""
 EXTREMES = 3
 """Speedups listed at either end."""
+MAPS = 6
+"""Break-even maps that have a line."""
 WARNINGS = 5
 """Warnings of one kind that are listed."""
 COMMAND = 400
@@ -71,7 +73,7 @@ def _sections(run: Run, verdict: Verdict, style: Style) -> list[str]:
         _failures(run, style),
         _statements(run, style),
         _fallbacks(run, style),
-        _speeds(verdict, recommend(verdict, Ledger(run.records)), style),
+        _speeds(run, verdict, style),
         ladder_table.section(run.records, verdict.speedups.measured, style),
     ]
     return [part for part in parts if part]
@@ -186,7 +188,9 @@ def _fallbacks(run: Run, style: Style) -> str:
     return "\n".join([table, *more(len(found) - FAILURES, style)])
 
 
-def _speeds(verdict: Verdict, best: Recommendation, style: Style) -> str:
+def _speeds(run: Run, verdict: Verdict, style: Style) -> str:
+    ledger = Ledger(run.records)
+    best = recommend(verdict, ledger)
     rows = chart.speed_rows(verdict.speedups.measured)
     parts = []
     if rows:
@@ -216,6 +220,12 @@ def _speeds(verdict: Verdict, best: Recommendation, style: Style) -> str:
     if verdict.speedups.excluded:
         causes = ", ".join(f"{number:,} {style.text(cause, 40)}" for cause, number in verdict.speedups.excluded.items())
         parts.append(f"No speedup counted: {causes}.")
+    mapped = views.Bounded.of(break_even.maps(run.records, ledger), MAPS)
+    if mapped.items:
+        lines = [
+            f"{style.bullet}{style.text(f'{each.kernel}, {each.label}: {each.sentence}', 400)}" for each in mapped.items
+        ]
+        parts.append("\n".join([style.heading("Break-even"), *lines, *more(mapped.left_out, style)]))
     if best.choices:
         parts.append(style.text(f"{best.headline} {best.regret}", 600))
     return "\n\n".join(parts)

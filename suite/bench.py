@@ -21,7 +21,19 @@ from cases.repositories import RepositoryInUse
 from cases.statements import BASE, PREFIX, Statement
 from reports.record import Engagement, Outcome, Reason, Record, Speed
 from reports.verdict import FAILING, severity
-from suite import compiling, determinism, engagement, hub_away, memory, model_checks, probes, revisions, speed, state
+from suite import (
+    breakeven,
+    compiling,
+    determinism,
+    engagement,
+    hub_away,
+    memory,
+    model_checks,
+    probes,
+    revisions,
+    speed,
+    state,
+)
 from suite.finding import Finding
 from suite.model_checks import ArmError
 from suite.outcomes import SKIPPED
@@ -45,8 +57,9 @@ RESTS_ON: dict[Property, tuple[Property, ...]] = {
     Property.GENERATE: (Property.FORWARD,),
     Property.MEMORY: (Property.ENGAGE,),
     Property.SPEED: (Property.FORWARD, Property.GRADIENT, Property.GENERATE, Property.PROBE),
+    Property.BREAK_EVEN: (Property.FORWARD, Property.GRADIENT, Property.GENERATE, Property.PROBE),
 }
-"""What must have passed before. Speed rests on all that says whether the kernel is right."""
+"""What must have passed before. Times rest on all that says whether the kernel is right."""
 MAY_BE_IDLE = frozenset({Property.PROBE, Property.GENERATE})
 """Checks that find nothing to look at in some cases, which says nothing against the kernel."""
 
@@ -88,6 +101,8 @@ class Bench:
             return self._time(case)
         start = perf_counter()
         subject = self._take(case)
+        if checked is Property.BREAK_EVEN:
+            self._right_first(subject, checked)
         finding = self._answer(subject, checked, lambda: self._unmet(case, checked) or self._check(subject, checked))
         return self._record(subject, checked, finding, None, start)
 
@@ -120,10 +135,7 @@ class Bench:
         """Speed, phase by phase, each in a record of its own; before it the control, when it is due."""
         start = perf_counter()
         subject = self._take(case)
-        for needed in rests_on(case, Property.SPEED):
-            if needed in properties(case) and (case.id, needed) not in self._outcomes:
-                # Speed alone was asked for: what is wrong has none, so right comes first, here without a record.
-                self._answer(subject, needed, partial(self._check, subject, needed))
+        self._right_first(subject, Property.SPEED)
         unmet = self._unmet(case, Property.SPEED)
         if unmet is not None:
             return self._record(subject, Property.SPEED, unmet, None, start)
@@ -135,6 +147,12 @@ class Bench:
             records.append(self._record(subject, Property.SPEED, finding, phase, start))
         # One phase that is measured makes the check one, also where another does not call the kernel.
         return max(records, key=lambda record: (record.outcome not in SKIPPED, severity(record.outcome)))
+
+    def _right_first(self, subject: Subject, checked: Property) -> None:
+        """Where times alone were asked for: what is wrong has none, so right comes first, here without a record."""
+        for needed in rests_on(subject.case, checked):
+            if needed in properties(subject.case) and (subject.case.id, needed) not in self._outcomes:
+                self._answer(subject, needed, partial(self._check, subject, needed))
 
     def _speed(self, subject: Subject, phase: Phase) -> Finding:
         return self._evident(subject, Property.SPEED) or speed.speed(subject, phase, self._timing)
@@ -236,6 +254,9 @@ class Bench:
             return compiling.check(subject, inductor=self._inductor)
         if checked is Property.DETERMINISM:
             return determinism.check(subject, self._timing)
+        if checked is Property.BREAK_EVEN:
+            self._controls.before_case(subject)
+            return breakeven.check(subject, self._timing)
         return _CHECKS[checked](subject)
 
     def _evident(self, subject: Subject, checked: Property) -> Finding | None:

@@ -30,6 +30,8 @@ __all__ = ["Feed", "Switches", "entries", "take_over"]
 
 OPTIONS = {"timer": "perf_counter", "disable_gc": True, "warmup": True}
 """How the samples were taken, in pytest-benchmark's words; its own rounds and times are not what ended sampling."""
+TIMED = frozenset({Property.SPEED, Property.BREAK_EVEN})
+"""The checks that pytest-benchmark's switches are about."""
 FEW = 6
 """Groups whose table is shown without being asked for: each takes seven lines of the terminal."""
 
@@ -39,15 +41,15 @@ class Switches:
     """What pytest-benchmark's options ask of the suite."""
 
     only: bool
-    """``--benchmark-only``: nothing but speed is recorded."""
+    """``--benchmark-only``: nothing but times is recorded."""
     skip: bool
-    """``--benchmark-skip``: no speed is checked."""
+    """``--benchmark-skip``: nothing is timed."""
     timing: bool
     """False with ``--benchmark-disable``: each arm runs once, untimed."""
 
     def leaves(self, checked: Property | None) -> bool:
         """Whether a check stays in the plan. What a revision is, no figure of it can do without."""
-        return checked is Property.LADDER or not (self.skip if checked is Property.SPEED else self.only)
+        return checked is Property.LADDER or not (self.skip if checked in TIMED else self.only)
 
 
 def take_over(option: argparse.Namespace) -> Switches:

@@ -1,9 +1,11 @@
-"""From which shape on a kernel wins, and after how many calls it has paid back what it cost to load.
+"""The check ``break_even``: from which shape on a kernel wins, and after how many calls it has paid back its load.
 
     python -m suite.breakeven --case qwen3-0.6b-width/f32/inference/eager/only-RMSNorm
 
 The model of the case is put through prefills of growing batches and lengths, by the procedure of every other speed.
-Bundled kernels come from disk; ``--kernel LAYER=…`` brings your own to a case whose mapping is ``user``.
+As a command it maps one case with time for every shape: bundled kernels come from disk, and ``--kernel LAYER=…`` brings
+your own to a case whose mapping is ``user``. The verdicts are those of the intervals; none is repeated in a fresh
+process.
 """
 
 import argparse
@@ -11,112 +13,139 @@ import json
 import math
 import tempfile
 import zlib
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from time import perf_counter
 
-from tabulate import tabulate
+import torch
 
-from suite.sampling import Arm, Measurement, Sampler
+from cases.axes import Mode, Phase
+from cases.break_even import ROWS, TOKENS
+from cases.inputs import Inputs
+from cases.plan import USER, Selection, build
+from reports.break_even import Cell, Map, heat_map, measures_of
+from reports.ratio import Ratio
+from reports.record import Outcome, Reason, Speed
+from suite import engagement, memory, model_checks, passes
+from suite.device import BACKENDS, ProbeError, probe
+from suite.finding import Finding
+from suite.loading import Loader
+from suite.model_checks import ArmError
+from suite.options import OptionError, parse_kernel
+from suite.sampling import Measurement, Sampler
+from suite.session import KERNELS, threads
+from suite.speed import Timing, arm_of, clock_of, timed
+from suite.subject import Shelf, Subject
+from suite.work import Work, calls_seen
 
-if TYPE_CHECKING:
-    from suite.subject import Subject
+__all__ = ["Shapes", "check", "measure"]
 
-__all__ = ["BATCHES", "LENGTHS", "Cell", "first_win", "heat_map", "payback"]
-
-BATCHES = (1, 4, 16)
-LENGTHS = (1, 16, 64, 256)
-"""Tokens of each row. One token is what decoding asks for."""
+LEAST_CALLS = 12
+"""Calls of either arm that no cell does without: the first, three of warm-up, eight pairs."""
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
-    """One shape."""
+class Shapes:
+    """What was measured."""
 
-    rows: int
-    tokens: int
-    ratio: float
-    low: float
-    high: float
-    verdict: str
-    pytorch_seconds: float
-    kernel_seconds: float
+    cells: tuple[Cell, ...]
+    logs: tuple[tuple[float, ...], ...]
+    """ln(t_pytorch / t_kernel) of every pair of each cell."""
+    left_out: str
+    """Which shapes were not measured, and why; empty if all were."""
 
 
-def first_win(cells: Sequence[Cell]) -> Cell | None:
-    """The smallest shape, by its number of tokens, from which on no shape is slower and this one is faster."""
-    ordered = sorted(cells, key=lambda cell: (cell.rows * cell.tokens, cell.rows))
-    for place, cell in enumerate(ordered):
-        if cell.verdict == "FASTER" and all(later.verdict != "SLOWER" for later in ordered[place:]):
-            return cell
-    return None
+def check(subject: Subject, timing: Timing) -> Finding:
+    """The map of one case. Only for kernels that engaged and are right."""
+    if not timing.enabled:
+        return Finding(Outcome.NOT_RUN, Reason.DISABLED, "timing is switched off by --benchmark-disable")
+    found = measure(subject, timing)
+    if not found.cells:
+        return Finding(Outcome.NOT_RUN, Reason.NOT_CALLED, "no kernel of this case is called in a prefill of any shape")
+    drawn = map_of(subject, found)
+    measures = measures_of(drawn.width, drawn.cells, drawn.cost, drawn.left_out)
+    measures["pairs"] = [float(len(logs)) for logs in found.logs]
+    measures["logs"] = [log for logs in found.logs for log in logs]
+    return Finding(Outcome.PASS, message=drawn.sentence, measures=measures)
 
 
-def payback(cell: Cell, cost: float) -> float:
-    """Calls after which ``cost`` seconds are paid back; infinity where a call saves nothing for certain."""
-    saved = cell.pytorch_seconds - cell.kernel_seconds
-    return math.ceil(cost / saved) if cell.verdict == "FASTER" and saved > 0 else math.inf
+def map_of(subject: Subject, found: Shapes) -> Map:
+    """The map with what is known of its model."""
+    width = int(subject.loaded.model.config.get_text_config().hidden_size)
+    cost = subject.load_seconds + subject.first_pass_seconds
+    return Map(subject.case.id, subject.case.mapping, width, found.cells, cost, found.left_out)
 
 
-def heat_map(cells: Sequence[Cell]) -> str:
-    """The ratios as a table, batches downwards and lengths to the right, with a sign for the verdict."""
-    signs = {"FASTER": "+", "SLOWER": "-", "SAME": "=", "INCONCLUSIVE": "?"}
-    lengths = sorted({cell.tokens for cell in cells})
-    found = {(cell.rows, cell.tokens): f"{cell.ratio:.2f}× {signs[cell.verdict]}" for cell in cells}
-    rows = [[rows, *(found.get((rows, tokens), "") for tokens in lengths)] for rows in sorted({c.rows for c in cells})]
-    headers = ["rows", *(f"{tokens} tokens" for tokens in lengths)]
-    return tabulate(rows, headers=headers, tablefmt="simple", disable_numparse=True)
+def measure(subject: Subject, timing: Timing) -> Shapes:
+    """Measure shape by shape, the smallest first, as far as the time goes; the first is measured in any case."""
+    deadline = perf_counter() + timing.map_seconds
+    shapes = sorted(((rows, tokens) for rows in ROWS for tokens in TOKENS), key=lambda shape: (math.prod(shape), shape))
+    cells: list[Cell] = []
+    logs: list[tuple[float, ...]] = []
+    why = ""
+    for number, (rows, tokens) in enumerate(shapes):
+        if cells and _least_seconds(cells[-1], rows * tokens) > deadline - perf_counter():
+            why = f"more than is left of the {timing.map_seconds:g} s of a map"
+        else:
+            try:
+                measured = _measurement(subject, timing, rows, tokens, timing.map_seconds / 2 / len(shapes))
+            except (torch.OutOfMemoryError, MemoryError, ArmError) as error:
+                failed = isinstance(error, ArmError) and error.kernel and not memory.ran_out(str(error))
+                if failed or not cells:
+                    raise
+                why = f"at {rows} × {tokens} not even PyTorch, or no memory: {error}"[:300]
+        if why:
+            left = ", ".join(f"{more} × {each}" for more, each in shapes[number:])
+            return Shapes(tuple(cells), tuple(logs), f"{left}: {why}")
+        if measured is not None:
+            cells.append(_cell(rows, tokens, measured, timing.control.noisy))
+            logs.append(measured.logs)
+    return Shapes(tuple(cells), tuple(logs), "")
 
 
-def measure(subject: "Subject", make: Callable[[int], Sampler], rows: int, tokens: int) -> Cell:
-    """One shape."""
-    import torch
+def _least_seconds(last: Cell, tokens: int) -> float:
+    """What a cell of so many tokens takes at least, if a call takes as long for each token as in the last one."""
+    call = last.pytorch_seconds + last.kernel_seconds
+    return LEAST_CALLS * call * tokens / (last.rows * last.tokens)
 
-    from cases.inputs import Inputs
-    from suite import passes
 
+def _measurement(subject: Subject, timing: Timing, rows: int, tokens: int, budget: float) -> Measurement | None:
+    """One shape; None where no kernel is called in it."""
     recipe = Inputs(f"{rows} × {tokens}", rows, tokens, (0,) * rows, "one shape of the map")
     given = passes.batch(recipe, subject.backend.torch_device(), int(subject.loaded.model.config.vocab_size))
+    arms = subject.arms
 
     def call() -> object:
         with torch.no_grad():
             return passes.run(subject.loaded.model, subject.record, given)
 
-    arms = subject.arms
+    work = Work(Phase.PREFILL, rows * tokens, call)
+    seed = zlib.crc32(f"{subject.case.id} {recipe.name}".encode())
+    sampler = Sampler(clock_of(subject.backend), budget, seed, throttling=timing.throttling, stopping=timing.stopping)
+    pytorch = arm_of(replace(work, prepare=lambda calls: arms.use_pytorch()), kernel=False)
+    kernel = arm_of(replace(work, prepare=lambda calls: arms.use_kernels()), kernel=True)
     try:
-        result: Measurement = make(zlib.crc32(recipe.name.encode())).measure(
-            Arm(call, lambda calls: arms.use_pytorch()), Arm(call, lambda calls: arms.use_kernels())
-        )
+        # PyTorch first: where it raises too, the kernel is not to blame.
+        pytorch.prepare(1)
+        pytorch.call()
+        if subject.tests_a_kernel and not calls_seen(subject, replace(work, call=kernel.call)):
+            return None
+        return timed(sampler, pytorch, kernel)
     finally:
         arms.use_kernels()
-    interval = result.interval
-    return Cell(
-        rows,
-        tokens,
-        interval.ratio,
-        interval.low,
-        min(interval.high, 1e9),
-        result.verdict,
-        result.pytorch_seconds,
-        result.kernel_seconds,
-    )
 
 
-def _subject(chosen: argparse.Namespace, folder: Path) -> "Subject":
-    """The case of the command line, proved to run its kernels."""
-    import torch
+def _cell(rows: int, tokens: int, measured: Measurement, noisy: str) -> Cell:
+    verdict, unmet, interval = Speed(measured.verdict), measured.unmet, measured.interval
+    if noisy and verdict is not Speed.INCONCLUSIVE:
+        verdict, unmet = Speed.INCONCLUSIVE, f"the session is NOISY ({noisy})"
+    ratio = Ratio(interval.ratio, interval.low, interval.high)
+    return Cell(rows, tokens, ratio, verdict, unmet, measured.pytorch_seconds, measured.kernel_seconds)
 
-    from cases.case import Case
-    from cases.plan import USER
-    from reports.record import Outcome
-    from suite import engagement, model_checks
-    from suite.device import BACKENDS, probe
-    from suite.loading import Loader
-    from suite.options import parse_kernel
-    from suite.session import KERNELS, threads
-    from suite.subject import Shelf, Subject
 
+def _subject(chosen: argparse.Namespace, folder: Path) -> Subject:
+    """The case of the command line, proved to run its kernels and to be right."""
     torch.set_num_threads(threads(1))
     loader = Loader(
         BACKENDS[probe(chosen.device).device],
@@ -124,62 +153,43 @@ def _subject(chosen: argparse.Namespace, folder: Path) -> "Subject":
         frozenset(chosen.trust),
         {USER: dict(parse_kernel(text) for text in chosen.kernel)},
     )
-    subject = Subject(Case.from_id(chosen.case), Shelf(loader, folder))
+    (case,) = build(Selection(cases=(chosen.case,)))
+    if case.mode is not Mode.INFERENCE:
+        raise OptionError(f"--case {chosen.case}: expected a case of inference")
+    subject = Subject(case, Shelf(loader, folder))
     checks = (lambda of: engagement.load(of, embedded=False), engagement.engage, model_checks.forward)
-    for check in checks:
-        finding = check(subject)
+    for before in checks:
+        finding = before(subject)
         if finding.outcome is not Outcome.PASS:
             # What does not run, or is wrong, has no speed.
             raise SystemExit(f"nothing to break even, since the check before says {finding.outcome}: {finding.message}")
     return subject
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Measure the map of one case and print it."""
     parser = argparse.ArgumentParser(prog="python -m suite.breakeven", description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--case", required=True, help="a case in a mode of inference")
     parser.add_argument("--device", default="auto")
     parser.add_argument("--kernel", action="append", default=[], metavar="LAYER=REPO[@PIN]:NAME")
     parser.add_argument("--trust", action="append", default=[], metavar="REPO")
-    parser.add_argument("--budget", type=float, default=1.5, help="seconds a shape (default: 1.5)")
-    parser.add_argument("--json", action="store_true")
-    chosen = parser.parse_args()
-
-    from suite.speed import clock_of
-
+    parser.add_argument("--budget", type=float, default=600, help="seconds for the map (default: 600)")
+    parser.add_argument("--json", action="store_true", help="the measures of a record of this check")
+    chosen = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory() as folder:
-        subject = _subject(chosen, Path(folder))
-        clock = clock_of(subject.backend)
-        cells = [
-            measure(subject, lambda seed: Sampler(clock, chosen.budget, seed), rows, tokens)
-            for rows in BATCHES
-            for tokens in LENGTHS
-        ]
-        cost = subject.load_seconds + subject.first_pass_seconds
+        try:
+            subject = _subject(chosen, Path(folder))
+        except (OptionError, ProbeError, ValueError) as error:
+            parser.error(str(error))
+        drawn = map_of(subject, measure(subject, Timing(chosen.budget, subject.backend, map_seconds=chosen.budget)))
         subject.close()
-    win = first_win(cells)
-    calls = payback(win, cost) if win else math.inf
     if chosen.json:
-        print(
-            json.dumps(
-                {
-                    "case": chosen.case,
-                    "cells": [asdict(cell) for cell in cells],
-                    "first_win": None if win is None else [win.rows, win.tokens],
-                    "cost_seconds": cost,
-                    "payback_calls": None if math.isinf(calls) else calls,
-                }
-            )
-        )
+        measures = measures_of(drawn.width, drawn.cells, drawn.cost, drawn.left_out)
+        print(json.dumps({"case": chosen.case, **measures}))
         return
-    print(heat_map(cells))
-    if win is None:
-        print("\nIt wins at no shape of this map.")
-    else:
-        print(
-            f"\nIt wins from {win.rows} × {win.tokens} tokens on; {calls:,.0f} such calls pay back the {cost:.1f} s of "
-            "loading the model with its kernels and of the first pass."
-        )
+    print(f"{heat_map(drawn.cells)}\n\nIt {drawn.sentence}.")
+    if drawn.left_out:
+        print(f"Not measured: {drawn.left_out}.")
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from cases import compiled, plan, repositories
+from cases import break_even, compiled, plan, repositories
 from cases.axes import Device, Property
 from cases.ladder import Rung
 from suite import benchmarks
@@ -47,7 +47,11 @@ class State:
         self.options = options
         chosen = options.cases()
         self.cases = options.climbed(chosen)
-        self.compiled = frozenset(options.climbed(compiled.of_selection(options.selection, chosen)))
+        also = {
+            Property.COMPILE: compiled.of_selection(options.selection, chosen),
+            Property.BREAK_EVEN: break_even.of_selection(options.selection, chosen),
+        }
+        self.also = {checked: frozenset(options.climbed(cases)) for checked, cases in also.items()}
         used = {case.mapping for case in self.cases} | set(options.selection.cases)
         self.rungs = [rung for rung in options.rungs if not used.isdisjoint((rung.mapping, rung.id))]
         asked = [text for text in options.selection.cases if text.startswith(repositories.PREFIX)]
@@ -158,11 +162,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "case" not in metafunc.fixturenames:
         return
     checked = Property(metafunc.module.__name__.rpartition("test_")[2])
-    cases = [
-        case
-        for case in state.cases
-        if checked in plan.properties(case) or (checked is Property.COMPILE and case in state.compiled)
-    ]
+    cases = [case for case in state.cases if checked in plan.properties(case) or case in state.also.get(checked, ())]
     metafunc.parametrize(
         "case",
         [pytest.param(case, marks=pytest.mark.xdist_group(case.model) if several else ()) for case in cases],

@@ -2,11 +2,9 @@
 
 from dataclasses import dataclass, field
 
-from reports.record import Determinism, Engagement, Outcome, Reason, Speed
+from reports.record import Determinism, Engagement, Measure, Outcome, Reason, Speed
 
 __all__ = ["Finding", "Measure"]
-
-Measure = float | int | str | bool | None | list[float]
 
 
 @dataclass(frozen=True, slots=True)

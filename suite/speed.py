@@ -13,7 +13,8 @@ from typing import Any
 
 import torch
 
-from cases.axes import Phase
+from cases.axes import Phase, Tier
+from cases.break_even import SECONDS
 from reports.record import Outcome, Reason, Speed
 from suite.compilations import watched
 from suite.compiled_speed import compiled
@@ -48,6 +49,8 @@ class Timing:
     """Whether the cost of deterministic algorithms is worth its time: a second in each case that has it."""
     compiler: str | None = None
     """Backend of ``torch.compile`` for compiled models; None where there is no time to generate code."""
+    map_seconds: float = SECONDS[Tier.CORE]
+    """Seconds a break-even map may take."""
     control: Control = field(default_factory=Control)
     throttling: Throttling = field(default_factory=Throttling)
     stopping: Stopping = field(default_factory=Stopping)

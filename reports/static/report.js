@@ -37,9 +37,9 @@
   theme.hidden = false;
   theme.addEventListener("click", () => {
     document.documentElement.style.colorScheme = dark() ? "light" : "dark";
-    drawChart();
+    drawCharts();
   });
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => drawChart());
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => drawCharts());
 
   const unpack = async () => {
     const bytes = Uint8Array.from(atob(byId("data").textContent), (letter) => letter.charCodeAt(0));
@@ -54,9 +54,9 @@
   const { strings, ledgers, columns, reasons, outcomes } = data;
   const signs = Object.fromEntries(Object.keys(outcomes).map((word) => [word, null]));
 
-  // The chart.
-  async function drawChart() {
-    if (!data || !data.chart || typeof vegaEmbed === "undefined") return;
+  // The charts.
+  async function drawCharts() {
+    if (!data || typeof vegaEmbed === "undefined") return;
     const style = getComputedStyle(document.body);
     const probe = make("span", { style: "color:var(--line);background:var(--soft)" });
     document.body.append(probe);
@@ -68,11 +68,14 @@
       axis: { labelColor: soft, titleColor: soft, gridColor: line, tickColor: line, domainColor: line, labelFontSize: 11, titleFontSize: 12, titleFontWeight: "normal" },
       legend: { labelColor: style.color, labelFontSize: 12, symbolSize: 90 },
     };
-    config.axisY = { labelLimit: byId("chart").clientWidth < 700 ? 160 : 520 };
-    await vegaEmbed("#chart", data.chart, {
-      mode: "vega-lite", renderer: "svg", ast: true, config, theme: dark() ? "dark" : undefined,
-      actions: { export: true, source: false, compiled: false, editor: false },
-    });
+    config.axisY = { labelLimit: document.body.clientWidth < 700 ? 160 : 520 };
+    config.header = { labelColor: style.color, labelFontSize: 12, labelFontWeight: 600 };
+    for (const [id, chart] of Object.entries(data.charts)) {
+      await vegaEmbed(`#${id}`, chart, {
+        mode: "vega-lite", renderer: "svg", ast: true, config, theme: dark() ? "dark" : undefined,
+        actions: { export: true, source: false, compiled: false, editor: false },
+      });
+    }
   }
 
   // The case table.
@@ -241,6 +244,6 @@
     if (!(state.order in orders)) state.order = "worst";
   }
   show();
-  await drawChart();
+  await drawCharts();
   document.documentElement.dataset.ready = "true";
 })();

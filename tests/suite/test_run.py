@@ -231,8 +231,9 @@ def test_a_kernel_without_a_build_for_this_device_is_a_fallback_and_has_no_speed
     kernel = f"RMSNorm={repository}:Norm"
     case = "llama-tiny/f32/inference/sdpa/user"
     saved = tmp_path / "benchmarks.json"
-    words = ["--device", "cpu", "--hub", "embedded", "--kernel", kernel, "--case", case, "--out", str(out)]
-    done = suite(*words, f"--benchmark-json={saved}")
+    wide = "qwen3-0.6b-width/f32/inference/sdpa/user"
+    words = ["--device", "cpu", "--hub", "embedded", "--kernel", kernel, "--case", case, "--case", wide]
+    done = suite(*words, "--out", str(out), f"--benchmark-json={saved}")
     assert done.returncode == 1
     assert "Not saving anything" in done.stderr, "pytest-benchmark has no entry, and says so"
     assert not saved.exists()
@@ -245,6 +246,8 @@ def test_a_kernel_without_a_build_for_this_device_is_a_fallback_and_has_no_speed
     )
     assert found[case, Property.SPEED].speed is Speed.NOT_MEASURED
     assert "ratio" not in found[case, Property.SPEED].measures
+    assert found[wide, Property.BREAK_EVEN].reason is Reason.DEPENDS
+    assert not found[wide, Property.BREAK_EVEN].measures
 
 
 def test_a_local_kernel_is_tested_by_its_path(tmp_path: Path) -> None:

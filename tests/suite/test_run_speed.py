@@ -14,6 +14,7 @@ from reports.store import read_run
 
 ROOT = Path(__file__).resolve().parents[2]
 CASE = "llama-tiny/f32/inference/sdpa/bundled"
+WIDE = "qwen3-0.6b-width/f32/inference/sdpa/user"
 
 WRONG = """
 import torch
@@ -134,7 +135,8 @@ def test_what_is_wrong_or_not_timed_has_no_speed_anywhere(tmp_path: Path, disabl
     if disable:
         kernels = ["--benchmark-disable", "--case", CASE, "-k", "test_speed"]
     else:
-        kernels = ["--benchmark-only", "--case", case, "--kernel", f"RMSNorm={repository(tmp_path, WRONG)}:Norm"]
+        kernel = f"RMSNorm={repository(tmp_path, WRONG)}:Norm"
+        kernels = ["--benchmark-only", "--case", case, "--case", WIDE, "--kernel", kernel]
     done, content, records = suite(tmp_path, *kernels)
     assert content == {}, "pytest-benchmark has nothing to write"
     found = speeds(records)
@@ -145,3 +147,6 @@ def test_what_is_wrong_or_not_timed_has_no_speed_anywhere(tmp_path: Path, disabl
         assert record.reason is (Reason.DISABLED if disable else Reason.DEPENDS)
         assert not {"ratio", "kernel_seconds", "kernel_ms"} & set(record.measures)
     assert "speedup of" not in done.stdout
+    maps = [record for record in records if record.property is Property.BREAK_EVEN]
+    assert [(record.case, record.reason) for record in maps] == ([] if disable else [(WIDE, Reason.DEPENDS)])
+    assert not any(record.measures for record in maps)
