@@ -11,7 +11,7 @@ from tabulate import tabulate
 from cases.axes import Phase, Property
 from cases.ladder import rung_of
 from reports.clean import one_line
-from reports.evidence import kernels_of
+from reports.evidence import case_of, kernels_of
 from reports.ladder import Aspect, Change, Step, changes, offered, steps
 from reports.record import Determinism, Outcome, Record
 from reports.style import Style, more
@@ -26,7 +26,8 @@ COLUMNS = {
     "forward": "parameters of the layer's forward, and what its class says of itself, by its source",
     "outcome": "the worst of its checks",
     "error": "largest error of outputs and gradients, as a multiple of PyTorch's own",
-    "difference": "largest relative difference of a row of the output from that of the first revision that gave one",
+    "difference": "largest relative difference of a row of the output from that of the first revision that gave one; "
+    "other bits means those of an output or a gradient",
     "speed": "time of PyTorch divided by time of the kernel: geometric mean over what was measured, with its interval",
     "repeats": "whether repeats of one call give the same bits",
     "digest": "of the files of the build that was loaded",
@@ -166,8 +167,11 @@ def _error(step: Step) -> str:
 def _difference(step: Step, before: Step | None, origin: str, known: Sequence[Change]) -> Cell:
     # A resumed run has the outputs of the first revision no more, and begins with another one.
     found = _figures(step, "difference", first=origin)
-    other = any(change.aspect is Aspect.OUTPUT for change in known) and before is not None
-    return Cell(f"{max(found):.2g}" if found else DASH, f"other bits than {_name(before)}" if other else "")
+    shown = next((change.check for change in known if change.aspect is Aspect.OUTPUT), None)
+    # In training the bits of gradients count too, so they may be others where the output is the same.
+    where = case_of(shown.case) if shown is not None else None
+    said = f"other bits than {_name(before)}, as {where.model} {where.dtype} {where.mode} shows" if where else ""
+    return Cell(f"{max(found):.2g}" if found else DASH, one_line(said, 200))
 
 
 def _repeats(step: Step) -> str:

@@ -95,7 +95,7 @@ def test_a_rung_that_fails_fails_the_run_and_one_without_a_build_says_so(climbed
 def test_what_changed_is_said_in_words(climbed: Climbed) -> None:
     """Fault: a table in which a reader has to find the difference himself."""
     wrong, longer, gone = list(climbed.rows.values())[1:]
-    assert wrong.cells["difference"].change == "other bits than v1.0.0"
+    assert wrong.cells["difference"].change == "other bits than v1.0.0, as llama-tiny f32 inference shows"
     assert float(wrong.cells["difference"].text) == pytest.approx(0.02, rel=0.9)
     assert wrong.cells["digest"].change == "another build than v1.0.0"
     assert longer.cells["forward"].text.startswith("(hidden_states, scale)")
