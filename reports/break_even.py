@@ -16,7 +16,7 @@ from cases.axes import Property
 from reports.clean import one_line
 from reports.evidence import PLAIN, Ledger, case_of
 from reports.ratio import Ratio
-from reports.record import Measure, Outcome, Record, Speed
+from reports.record import Measure, Outcome, Record, Speed, figure
 from reports.verdict import ratio_of
 from reports.words import TIMES
 
@@ -93,7 +93,7 @@ class Map:
     cells: tuple[Cell, ...]
     """By number of tokens."""
     cost: float
-    """Seconds that loading took, with the download, and the first pass."""
+    """Seconds that the download of its kernels took, loading, and the first pass."""
     left_out: str
     """Which shapes were not measured, and why."""
 
@@ -111,7 +111,7 @@ class Map:
         if win is None:
             return f"wins at none of the {len(self.cells)} shapes for certain"
         paid = payback(win, self.cost)
-        rest = f"; {paid} such calls pay back the {self.cost:.1f} s of loading and of the first pass" if paid else ""
+        rest = f"; {paid} such calls pay back the {self.cost:.2g} s of download, load and first pass" if paid else ""
         return f"starts to win at {win.shape} tokens, with {win.ratio}{rest}"
 
 
@@ -141,9 +141,10 @@ def measures_of(width: int, cells: Sequence[Cell], cost: float, left_out: str) -
     }
 
 
-def maps(records: Iterable[Record], ledger: Ledger) -> list[Map]:
+def maps(records: Sequence[Record], ledger: Ledger) -> list[Map]:
     """The maps among the records. A kernel that was not called, or failed at anything before, has none."""
     found = []
+    downloads = _downloads(records)
     for record in records:
         if record.property is not Property.BREAK_EVEN or record.outcome not in (Outcome.PASS, Outcome.WAIVED):
             continue
@@ -151,18 +152,35 @@ def maps(records: Iterable[Record], ledger: Ledger) -> list[Map]:
         if case is None or not cells or not ledger.asks(record.case) or not ledger.proved(record):
             continue
         kernel = f"attention {case.attention}" if case.mapping == PLAIN else case.mapping
-        width, cost = record.measures.get("width"), record.measures.get("cost_seconds")
+        width, cost = record.measures.get("width"), figure(record, "cost_seconds") or 0.0
+        # The check of a repository comes first, so that loading finds it in the cache.
+        used = {_repository(entry.promised) for entry in ledger.entries(record) if entry.calls}
+        cost += math.fsum(downloads.get(repository, 0.0) for repository in used)
         found.append(
             Map(
                 case=one_line(record.case, 200),
                 kernel=one_line(kernel, 60),
                 width=width if isinstance(width, int) else 0,
                 cells=cells,
-                cost=float(cost) if isinstance(cost, int | float) and 0 <= cost < 1e6 else 0.0,
+                cost=cost if 0 <= cost < 1e6 else 0.0,
                 left_out=one_line(str(record.measures.get("left_out") or ""), 300),
             )
         )
     return sorted(found, key=lambda each: (each.kernel, each.width, each.case))
+
+
+def _downloads(records: Iterable[Record]) -> dict[str, float]:
+    """Seconds that the download of each repository took in the checks of repositories."""
+    found: defaultdict[str, float] = defaultdict(float)
+    for record in records:
+        if record.property is Property.REPOSITORY:
+            found[_repository(str(record.measures.get("promised")))] += figure(record, "download_seconds") or 0.0
+    return found
+
+
+def _repository(promised: str) -> str:
+    """``org/repo@v1`` of ``org/repo@v1:Layer``."""
+    return promised.rpartition(":")[0] or promised
 
 
 def of_kernel(found: Iterable[Map]) -> dict[str, list[Map]]:

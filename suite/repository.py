@@ -27,7 +27,7 @@ from suite.loading import Loader
 
 __all__ = ["Repositories"]
 
-UNSAID = frozenset({"notes", "download_seconds", "download_bytes"})
+UNSAID = frozenset({"notes", "promised", "download_seconds", "download_bytes"})
 """Measures that are not for the sentence of a pass."""
 
 
@@ -93,7 +93,7 @@ class Repositories:
             report.problems.append(f"{located.folder.name}: the signature is {signature}; sign the build again")
         elif signature.startswith(variant_signature.NOT_VERIFIED):
             report.notes.append(f"{located.folder.name}: the signature is {signature}")
-        report.measures |= located.downloads.measures
+        report.measures |= {"promised": repository.promised, **located.downloads.measures}
         located.downloads = Downloads()
         self._check_version(reference, looked, report)
         if self._check_unique(repository, looked, report):

@@ -113,6 +113,20 @@ def test_figures_that_cannot_be_make_no_cell_and_no_error(measures: dict[str, Me
     assert text_summary(run)
 
 
+def test_the_download_of_the_kernels_is_a_part_of_what_has_to_come_back() -> None:
+    """Fault: a kernel that is paid for by its load alone, since the check of its repository has fetched it."""
+    fetched = Record(
+        case="repository/RMSNorm",
+        property=Property.REPOSITORY,
+        outcome=Outcome.PASS,
+        measures={"promised": "o/n@v1:Other", "download_seconds": 5.0},
+    )
+    other = replace(fetched, measures={"promised": "o/other@v1:N", "download_seconds": 50.0})
+    (found,) = maps([fetched, other, record()], Ledger([record()]))
+    assert found.cost == pytest.approx(8.0)
+    assert "pay back the 8 s of download, load and first pass" in found.sentence
+
+
 def test_the_report_draws_the_maps_and_says_the_same_in_words(tmp_path: Path, browse: Browse) -> None:
     """Fault: a break-even that only a reader with scripts, or with eyes for colours, can see."""
     wider = record("llama-3.2-1b-width/f32/inference/sdpa/only-RMSNorm", {"width": 2048})
