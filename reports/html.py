@@ -15,7 +15,9 @@ import jinja2
 import msgspec
 from markupsafe import Markup
 
+from cases.axes import Device
 from reports import (
+    audit_view,
     break_even,
     chart,
     determinism,
@@ -26,6 +28,7 @@ from reports import (
     requirements,
     views,
 )
+from reports.audit import read_audit
 from reports.clean import clean, one_line
 from reports.evidence import Ledger
 from reports.kernel_config import kernel_config
@@ -33,7 +36,7 @@ from reports.never_slower import recommend
 from reports.once import paid_once
 from reports.payload import pack, payload
 from reports.record import Determinism, Outcome, Record
-from reports.store import Run
+from reports.store import Run, RunError
 from reports.verdict import FAILING, Overall, severity, speed_figures, worst
 from reports.waivers import judge_run, usage_of
 from reports.words import DASH, DETERMINISM, OUTCOMES, REASONS, SPEEDS, TIMES
@@ -121,6 +124,7 @@ def render_html(run: Run) -> str:
             **_statements(run),
             matrices=[views.matrix(run.records, "mapping"), views.matrix(run.records, "attention")],
             ledger=views.ledger_lines(ledger),
+            **_audit(run, ledger),
             accuracies=accuracies,
             largest_errors=largest_errors,
             paid_once=paid_once(run.records),
@@ -163,6 +167,17 @@ def _statements(run: Run) -> dict[str, object]:
         "statement_problems": any(row.outcome in FAILING for row in rows),
         "waivers": [(state, waiver) for state, waivers in groups for waiver in waivers],
     }
+
+
+def _audit(run: Run, ledger: Ledger) -> dict[str, object]:
+    """What the section on the default mapping needs; a file that cannot be read is told, and the rest is shown."""
+    problem = ""
+    try:
+        audit = read_audit(run.folder)
+    except RunError as error:
+        audit, problem = None, one_line(str(error), 400)
+    shown = audit and audit_view.view(audit, ledger, run.environment.device if run.environment else "")
+    return {"audit": shown, "audit_problem": problem, "DEVICES": list(Device)}
 
 
 def _policy(scripts: list[Script]) -> str:
