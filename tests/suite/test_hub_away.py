@@ -133,10 +133,10 @@ def test_what_was_found_before_is_kept_and_what_needs_no_hub_goes_on(run: Run) -
     assert environment.planned == len(found)
 
 
-def test_no_check_waits_for_long(run: Run) -> None:
-    """Fault: a Hub that hangs, and each load waits for ever or is tried six times: a night for nothing. The Hub hangs
-    for a minute in this run, and one request may take a second."""
-    assert max(record.seconds for record in records(run[1]).values()) < 30
+def test_a_hub_that_hangs_is_not_waited_for(run: Run) -> None:
+    """Fault: huggingface_hub waits for the Hub's interface as long as that takes: here a minute, after which the load
+    would pass, and with a Hub that never answers until the check is killed."""
+    assert "Timeout" in records(run[1])[SLOW, Property.LOAD].message
 
 
 def test_the_run_is_red_and_says_in_one_line_what_to_do(run: Run) -> None:
