@@ -1,8 +1,7 @@
 """Runs one check of one case: what it rests on, the check itself, the evidence, the record.
 
 A worker has one bench. It keeps the subject of the current case, since the plan asks for the properties of a case one
-after another, and the outcomes already recorded, since a check that rests on a failed one is NOT_RUN, also when the
-failure took the former worker with it.
+after another, and what was found, since checks rest on one another (``suite.prerequisites``).
 """
 
 import gc
@@ -18,7 +17,7 @@ from cases.case import Case
 from cases.ladder import Ladder, Rung
 from cases.plan import properties, requirements
 from cases.repositories import RepositoryInUse
-from cases.statements import BASE, PREFIX, Statement
+from cases.statements import BASE, Statement
 from reports.record import Engagement, Outcome, Reason, Record, Speed
 from reports.verdict import FAILING, severity
 from suite import (
@@ -37,31 +36,14 @@ from suite import (
 from suite.finding import Finding
 from suite.model_checks import ArmError
 from suite.outcomes import SKIPPED
+from suite.prerequisites import Prerequisites, depends, rests_on
 from suite.recorder import Recorder
 from suite.repository import Repositories
 from suite.session_controls import SessionControls
 from suite.statements import Statements
 from suite.subject import Shelf, Subject
 
-__all__ = ["RESTS_ON", "Bench", "rests_on"]
-
-RESTS_ON: dict[Property, tuple[Property, ...]] = {
-    Property.LOAD: (),
-    Property.ENGAGE: (Property.LOAD,),
-    Property.PROBE: (Property.ENGAGE,),
-    Property.FORWARD: (Property.ENGAGE,),
-    Property.GRADIENT: (Property.FORWARD,),
-    Property.STATE: (Property.FORWARD,),
-    Property.DETERMINISM: (Property.ENGAGE,),
-    Property.COMPILE: (Property.FORWARD,),
-    Property.GENERATE: (Property.FORWARD,),
-    Property.MEMORY: (Property.ENGAGE,),
-    Property.SPEED: (Property.FORWARD, Property.GRADIENT, Property.GENERATE, Property.PROBE),
-    Property.BREAK_EVEN: (Property.FORWARD, Property.GRADIENT, Property.GENERATE, Property.PROBE),
-}
-"""What must have passed before. Times rest on all that says whether the kernel is right."""
-MAY_BE_IDLE = frozenset({Property.PROBE, Property.GENERATE})
-"""Checks that find nothing to look at in some cases, which says nothing against the kernel."""
+__all__ = ["Bench"]
 
 
 class Bench:
@@ -87,12 +69,12 @@ class Bench:
         self._repositories = Repositories(shelf.loader, repositories)
         self._statements = Statements(shelf, recorder, planned)
         self._subject: Subject | None = None
-        self._outcomes: dict[tuple[str, Property], tuple[Outcome, str]] = {}
+        self._known = Prerequisites(shelf.loader.backend)
         self._evidence: tuple[Engagement, ...] = ()
 
     def know(self, record: Record) -> None:
         """Take note of a record written by a former worker of this run."""
-        self._outcomes[record.case, record.property] = (record.outcome, record.message)
+        self._known.note(record.case, record.property, record.outcome, record.message)
         self._controls.know(record)
 
     def run(self, case: Case, checked: Property) -> Record:
@@ -103,7 +85,9 @@ class Bench:
         subject = self._take(case)
         if checked is Property.BREAK_EVEN:
             self._right_first(subject, checked)
-        finding = self._answer(subject, checked, lambda: self._unmet(case, checked) or self._check(subject, checked))
+        finding = self._answer(
+            subject, checked, lambda: self._known.unmet(case, checked) or self._check(subject, checked)
+        )
         return self._record(subject, checked, finding, None, start)
 
     def _answer(self, subject: Subject, checked: Property, check: Callable[[], Finding]) -> Finding:
@@ -115,7 +99,7 @@ class Bench:
         except Exception as error:  # a fault of the suite must not look like one of the kernel
             finding = self._failed(error)
         finding = self._with_evidence(subject, checked, finding)
-        self._outcomes[subject.case.id, checked] = finding.outcome, finding.message
+        self._known.note(subject.case.id, checked, finding.outcome, finding.message)
         return finding
 
     def _record(
@@ -136,7 +120,7 @@ class Bench:
         start = perf_counter()
         subject = self._take(case)
         self._right_first(subject, Property.SPEED)
-        unmet = self._unmet(case, Property.SPEED)
+        unmet = self._known.unmet(case, Property.SPEED)
         if unmet is not None:
             return self._record(subject, Property.SPEED, unmet, None, start)
         self._controls.before_case(subject)
@@ -151,7 +135,7 @@ class Bench:
     def _right_first(self, subject: Subject, checked: Property) -> None:
         """Where times alone were asked for: what is wrong has none, so right comes first, here without a record."""
         for needed in rests_on(subject.case, checked):
-            if needed in properties(subject.case) and (subject.case.id, needed) not in self._outcomes:
+            if needed in properties(subject.case) and (subject.case.id, needed) not in self._known:
                 self._answer(subject, needed, partial(self._check, subject, needed))
 
     def _speed(self, subject: Subject, phase: Phase) -> Finding:
@@ -159,7 +143,7 @@ class Bench:
 
     def state(self, statement: Statement) -> Record:
         """Check and record one statement."""
-        unfit = None if statement.id in BASE else self._unfit(Property.STATEMENT)
+        unfit = None if statement.id in BASE else self._known.unfit(Property.STATEMENT)
         return self._without_case(
             statement.case,
             Property.STATEMENT,
@@ -192,7 +176,7 @@ class Bench:
             finding, shims = check()
         except Exception as error:  # recorded as what it is, not shown as a traceback
             finding = self._failed(error)
-        self._outcomes[identity, checked] = finding.outcome, finding.message
+        self._known.note(identity, checked, finding.outcome, finding.message)
         seconds = perf_counter() - start
         return self._recorder.write(identity, checked, finding, requirements=requirements, shims=shims, seconds=seconds)
 
@@ -219,26 +203,6 @@ class Bench:
             self._subject = None
             self._evidence = ()
             gc.collect()
-
-    def _unfit(self, checked: Property) -> Finding | None:
-        """What is wrong with the device or the packages, without which nothing else can be said."""
-        for name in BASE:
-            outcome, message = self._outcomes.get((f"{PREFIX}{name}", Property.STATEMENT), (Outcome.PASS, ""))
-            if outcome in FAILING:
-                return _depends(name, outcome, message, checked)
-        return None
-
-    def _unmet(self, case: Case, checked: Property) -> Finding | None:
-        if unfit := self._unfit(checked):
-            return unfit
-        if not self._shelf.loader.backend.supports(case.dtype):
-            return Finding(Outcome.NOT_SUPPORTED, None, f"{self._shelf.loader.backend.device} has no {case.dtype}")
-        for needed in rests_on(case, checked):
-            outcome, message = self._outcomes.get((case.id, needed), (None, ""))
-            idle = outcome is Outcome.NOT_RUN and needed in MAY_BE_IDLE
-            if outcome is not None and outcome is not Outcome.PASS and not idle:
-                return _depends(needed, outcome, message, checked)
-        return None
 
     def _check(self, subject: Subject, checked: Property) -> Finding:
         if checked is Property.LOAD:
@@ -269,7 +233,7 @@ class Bench:
             # Nobody else records this failure, where only some of the properties are checked.
             return replace(again, message=f"engage is {again.outcome}: {again.message}")
         if again.outcome is not Outcome.PASS:
-            return _depends(Property.ENGAGE, again.outcome, again.message, checked)
+            return depends(Property.ENGAGE, again.outcome, again.message, checked)
         self._evidence = again.evidence
         return None
 
@@ -317,18 +281,6 @@ class Bench:
             finding.speed,
             finding.determinism,
         )
-
-
-def rests_on(case: Case, checked: Property) -> tuple[Property, ...]:
-    """What must have passed before; a compiled model that is wrong, or without its kernels, has no speed either."""
-    compiled = checked is Property.SPEED and case.mode.compiles
-    return (*RESTS_ON[checked], Property.COMPILE) if compiled else RESTS_ON[checked]
-
-
-def _depends(needed: str, outcome: Outcome, message: str, checked: Property) -> Finding:
-    """A check is not made, since one that it rests on did not pass."""
-    speed = Speed.NOT_MEASURED if checked is Property.SPEED else None
-    return Finding(Outcome.NOT_RUN, Reason.DEPENDS, f"{needed} is {outcome}: {message}"[:2000], speed=speed)
 
 
 def _whose(subject: Subject, error: Exception) -> ArmError:

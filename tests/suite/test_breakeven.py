@@ -14,11 +14,11 @@ from reports.break_even import maps
 from reports.evidence import Ledger
 from reports.record import Engagement, Outcome, Reason, Record
 from suite import breakeven
-from suite.bench import RESTS_ON
 from suite.control import Control
 from suite.device import BACKENDS
 from suite.finding import Finding
 from suite.loading import Loader
+from suite.prerequisites import RESTS_ON
 from suite.session import KERNELS
 from suite.speed import Timing
 from suite.subject import Shelf, Subject

@@ -15,11 +15,11 @@ from cases.mappings import KernelReference
 from cases.plan import USER
 from reports.record import Outcome, Reason, Speed
 from suite import passes, speed
-from suite.bench import rests_on
 from suite.compiled_speed import compiled
 from suite.device import BACKENDS
 from suite.finding import Finding
 from suite.loading import Loader
+from suite.prerequisites import rests_on
 from suite.sampling import Clock
 from suite.speed import Timing
 from suite.subject import Shelf, Subject
