@@ -54,6 +54,8 @@ class Agreement:
 
     complaints: list[Complaint] = field(default_factory=list)
     ratio: float = 0.0
+    limit: float = LIMITS["probe"].factor
+    """That of ``ratio``, which is the one nearest to its limit: gradients have a wider one than outputs."""
     mean_ratio: float = 0.0
     judged: int = 0
     """Tensors that had rows to judge."""
@@ -162,7 +164,8 @@ def _compare(
     limit = LIMITS["probe-gradient" if sums else "probe"]
     floor = max(limit.floor * epsilon, FLOAT32_FLOOR * (4 if sums else 1))
     ratio = max(_over(its.max(), own.max(), floor), _over(its.median(), own.median(), floor))
-    found.ratio = max(found.ratio, ratio)
+    if ratio / limit.factor > found.ratio / found.limit:
+        found.ratio, found.limit = ratio, limit.factor
     if ratio > limit.factor:
         text = f"{what} has {ratio:.3g} × PyTorch's error (limit {limit.factor:g} ×)"
         errors = f"{float(its.max()):.2e} against {float(own.max()):.2e} on the worst of {its.numel()} rows"

@@ -46,8 +46,11 @@ class Tally:
     probes: int = 0
     skipped: int = 0
     ratio: float = 0.0
+    """The error ratio that comes nearest to its limit."""
+    limit: float = LIMITS["probe"].factor
     mean_ratio: float = 0.0
     worst: str = ""
+    """Where ``ratio`` was seen."""
     complaints: dict[str, list[Complaint]] = field(default_factory=dict)
     """By layer."""
     by_name: dict[str, float] = field(default_factory=dict)
@@ -223,8 +226,9 @@ def _relate(layer: Layer, base: Base, relation: Callable[[Layer, Base], Iterator
 
 
 def _note(tally: Tally, layer: Layer, recipe: Recipe, agreement: Agreement) -> None:
-    if agreement.ratio > tally.ratio:
-        tally.ratio, tally.worst = agreement.ratio, f"{layer.where}, {recipe.words}"
+    if agreement.ratio / agreement.limit > tally.ratio / tally.limit:
+        tally.ratio, tally.limit = agreement.ratio, agreement.limit
+        tally.worst = f"{layer.where}, {recipe.words}"
     tally.mean_ratio = max(tally.mean_ratio, agreement.mean_ratio)
     tally.by_name[layer.name] = max(tally.by_name.get(layer.name, 0.0), agreement.ratio)
     for complaint in agreement.complaints:
@@ -266,7 +270,7 @@ def _row_by_row(layer: Layer, base: Base) -> bool:
 def _finding(tally: Tally, sites: int) -> Finding:
     measures: dict[str, Measure] = {
         "error_ratio": min(tally.ratio, 1e9),
-        "limit": LIMITS["probe"].factor,
+        "limit": tally.limit,
         "mean_ratio": min(tally.mean_ratio, 1e9),
         "mean_limit": LIMITS["probe-mean"].factor,
         "probes": tally.probes,
@@ -279,7 +283,8 @@ def _finding(tally: Tally, sites: int) -> Finding:
     if not tally.complaints:
         if not tally.probes:
             return Finding(Outcome.NOT_RUN, Reason.NOT_APPLICABLE, "no call of a kernel could be captured", measures)
-        text = f"{tally.probes} probes of {sites} kinds of call, error at most {tally.ratio:.2f} × PyTorch's"
+        error = f"error at most {tally.ratio:.2f} × PyTorch's (limit {tally.limit:g} ×)"
+        text = f"{tally.probes} probes of {sites} kinds of call, {error}"
         if tally.unprobed:
             text += f"; no call to probe of {', '.join(tally.unprobed)}"
         return Finding(Outcome.PASS, message=text, measures=measures)
