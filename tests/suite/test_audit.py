@@ -25,6 +25,12 @@ from suite.mapping_audit import carried_names, pins, table_differences, trusted,
 NORM = "import torch\n\nclass Norm(torch.nn.Module):\n    def forward(self, {}):\n        return x\n"
 
 
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a Hub of the tests serves does not belong into the cache of whoever runs them."""
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
+
+
 def entry(**changes: object) -> Entry:
     fields: dict[str, object] = {
         "name": "RMSNorm",
