@@ -62,7 +62,9 @@ def digest(found: Results) -> str:
 
 
 def difference(one: torch.Tensor, other: torch.Tensor) -> float:
-    """0 for the same bits; else the relative difference, infinite where something is not finite."""
+    """0 for the same bits; else the relative difference, ``SEVERAL`` where there is none (another shape, NaN)."""
+    if one.shape != other.shape:
+        return SEVERAL
     if torch.equal(one.view(torch.int64), other.view(torch.int64)):
         return 0.0
     gap = float((one - other).norm() / other.norm().clamp_min(1e-30))
@@ -92,7 +94,7 @@ def _repeated(subject: Subject, calls: int, *, kernel: bool) -> _Repeats:
 
 
 def check(subject: Subject, timing: Timing) -> Finding:
-    """All of it; the first thing that is wrong fails."""
+    """All of it. What is wrong stands in the message, whatever else holds."""
     repeats = _repeated(subject, REPEATS, kernel=True)
     pytorch = results(subject, kernel=False)
     # A kernel that repeats needs no excuse, so whether PyTorch does is asked where one may be needed.

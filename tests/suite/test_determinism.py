@@ -165,6 +165,7 @@ def test_bits_are_compared_and_not_values() -> None:
     nan, zero = torch.tensor([float("nan")], dtype=torch.float64), torch.zeros(1, dtype=torch.float64)
     assert determinism.difference(nan, nan) == 0
     assert determinism.difference(nan, zero) > 1
+    assert determinism.difference(zero, zero.repeat(2)) > 1
     assert 0 < determinism.difference(-zero, zero) < 1e-300
     assert determinism.digest({"output": zero}) != determinism.digest({"output": -zero})
     assert determinism.digest({"output": zero}) != determinism.digest({"loss": zero})
