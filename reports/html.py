@@ -6,6 +6,7 @@ the script adds filtering, paging and the chart.
 import base64
 import hashlib
 import math
+import re
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -156,16 +157,16 @@ def _statements(run: Run) -> dict[str, object]:
     rows = requirements.rows(run.records)
     used = usage_of(run)
     groups = (
-        ("expired", used.expired),
-        ("healed", used.healed),
-        ("unmatched", used.unmatched),
-        ("in use", tuple(waiver for waiver, _ in used.used)),
+        ("expired: look again", used.expired, True),
+        ("healed: the check passes, remove them", used.healed, True),
+        ("unmatched: no check has such an id", used.unmatched, True),
+        ("in use", tuple(waiver for waiver, _ in used.used), False),
     )
     return {
         "statements": sorted(rows, key=lambda row: -severity(row.outcome)),
         "statement_totals": requirements.totals(rows),
         "statement_problems": any(row.outcome in FAILING for row in rows),
-        "waivers": [(state, waiver) for state, waivers in groups for waiver in waivers],
+        "waivers": [group for group in groups if group[1]],
     }
 
 
@@ -218,7 +219,9 @@ def _templates() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters.update(clean=clean, one_line=one_line, figure=_figure, bytes=_bytes, base64=_base64)
+    environment.filters.update(
+        clean=clean, one_line=one_line, short_commit=_short_commit, figure=_figure, bytes=_bytes, base64=_base64
+    )
     environment.globals.update(
         SIGNS=SIGNS,
         OUTCOMES=OUTCOMES,
@@ -246,6 +249,11 @@ def key_figure(record: Record) -> str:
         return f"{_figure(error)} of {_figure(limit)}" if isinstance(limit, int | float) else _figure(error)
     ratio = figures.get("ratio")
     return f"{_figure(ratio)}{TIMES}" if isinstance(ratio, int | float) else ""
+
+
+def _short_commit(text: str) -> str:
+    """A text whose commits are cut to twelve digits, which are enough to find them."""
+    return re.sub(r"\b([0-9a-f]{12})[0-9a-f]{28}\b", r"\1", text)
 
 
 def _figure(value: object) -> str:

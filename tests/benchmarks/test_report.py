@@ -13,6 +13,8 @@ from tests.reports.synthetic import records, write_run
 @pytest.mark.parametrize("number", [10_000, 100_000])
 def test_a_report_of_many_records(benchmark: BenchmarkFixture, tmp_path: Path, number: int) -> None:
     """Shows a step that became quadratic."""
+    if benchmark.disabled and number > 10_000:
+        pytest.skip("only worth its time where it is measured: pytest tests/benchmarks --benchmark-only")
     write_run(tmp_path, list(records(number)))
 
     def report() -> str:

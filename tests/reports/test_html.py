@@ -19,7 +19,7 @@ from reports.record import Engagement, Outcome, Reason, Record, Speed
 from reports.store import read_run
 from reports.summary import markdown_summary, text_summary
 from tests.reports.conftest import Browse
-from tests.reports.synthetic import environment, records, write_run
+from tests.reports.synthetic import COMMIT, environment, records, write_run
 
 ATTACKS = (
     "<script>window.owned=1</script>",
@@ -225,6 +225,13 @@ def test_a_ratio_of_times_has_its_interval_and_an_inconclusive_one_its_condition
             assert re.match(r"[ |(*]*(\d+\.\d{3} to \d+\.\d{3}|no interval)", after), after
         assert unmet in text
         assert "0.000 to" not in text
+
+
+def test_a_commit_is_shown_short_and_kept_whole(ordinary: Path) -> None:
+    """Catches lines of forty digits that nobody reads, and a commit that cannot be looked up."""
+    section = ordinary.read_text(encoding="utf-8").partition('<section id="engagement"')[2].partition("</section>")[0]
+    name = f"bundled/rmsnorm@{COMMIT}:RMSNorm"
+    assert f'title="{name}">bundled/rmsnorm@{COMMIT[:12]}:RMSNorm<' in section
 
 
 def test_the_best_configuration_can_be_copied_and_downloaded(ordinary: Path) -> None:

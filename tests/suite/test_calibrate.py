@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from suite.calibrate import SLOWDOWNS, calibrate, slowed, spread, table
+from suite.calibrate import SLOWDOWNS, Calibration, calibrate, slowed, spread, table
 from suite.sampling import Arm, Clock, Sampler
 
 
@@ -26,11 +26,17 @@ class World:
         return self.time
 
 
-def test_a_quiet_machine_finds_every_real_slowdown_and_no_false_one() -> None:
-    """Fault: a calibration that counts the wrong verdicts."""
+@pytest.fixture(scope="module")
+def quiet() -> Calibration:
+    """The calibration of a quiet machine."""
     world = World(0.003)
-    found = calibrate(world.work, lambda seed: Sampler(world.clock, 1e9, seed), 6, 3)
-    assert (found.aa_runs, found.injected_runs) == (6, 3)
+    return calibrate(world.work, lambda seed: Sampler(world.clock, 1e9, seed), 4, 2)
+
+
+def test_a_quiet_machine_finds_every_real_slowdown_and_no_false_one(quiet: Calibration) -> None:
+    """Fault: a calibration that counts the wrong verdicts."""
+    found = quiet
+    assert (found.aa_runs, found.injected_runs) == (4, 2)
     assert found.false_differences == 0
     assert found.wrong_sign == 0
     assert set(found.detected) == {"1.01", "1.02", "1.05", "1.1", "1.2"}
@@ -65,10 +71,9 @@ def test_a_slowdown_takes_the_share_of_the_call_that_it_says(factor: float) -> N
     assert times[1] / times[0] == pytest.approx(factor, abs=0.005)
 
 
-def test_the_table_says_what_the_figures_say() -> None:
+def test_the_table_says_what_the_figures_say(quiet: Calibration) -> None:
     """Fault: a share shown as a count."""
-    world = World(0.003)
-    text = table(calibrate(world.work, lambda seed: Sampler(world.clock, 1e9, seed), 4, 2), "a device")
+    text = table(quiet, "a device")
     assert "0 of 4 A/A runs" in text
     assert "100% of 2" in text
 
