@@ -27,7 +27,7 @@ MODES = ("inference", "training")
 ATTENTIONS = ("eager", "sdpa", "bundled")
 MAPPINGS = ("bundled", "default", "rms-only", "fused-mlp")
 LAYERS = ("RMSNorm", "rotary_pos_emb", "SiLU", "LigerMLP")
-COMMIT = "4f2c1e9ab37d50c6"
+COMMIT = "4f2c1e9ab37d50c64f2c1e9ab37d50c64f2c1e9a"
 
 
 def environment(planned: int) -> Environment:
