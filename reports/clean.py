@@ -14,7 +14,7 @@ _INVISIBLE = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
     "\ud800-\udfff\U000e0000-\U000e007f]"
 )
-_MARKDOWN_SIGNS = re.compile(r"([\\`*_\[\]|~$]|^[#+-]|^\d+(?=[.)])|:(?=//))")
+_MARKDOWN_SIGNS = re.compile(r"[\\`*_\[\]|~$]|^[#+-]|^\d+[.)](?=\s|$)|:(?=//)")
 """What Markdown would read as markup: emphasis, code, links, tables, formulas; at the start also headings and lists."""
 
 
@@ -45,7 +45,8 @@ def one_line(text: str, limit: int = 200) -> str:
 def markdown(text: str, limit: int = 300) -> str:
     """One line that reads as plain text in Markdown, also inside a table."""
     line = one_line(text, limit).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-    return _MARKDOWN_SIGNS.sub(r"\\\1", line)
+    # Of the number of a list it is the sign behind it that can be escaped.
+    return _MARKDOWN_SIGNS.sub(lambda found: f"{found[0][:-1]}\\{found[0][-1]}", line)
 
 
 def code_span(text: str, limit: int = 300) -> str:

@@ -14,10 +14,10 @@ from cases.axes import Phase, Property
 from reports.audit import Audit, Remark, read_audit
 from reports.controls import is_control
 from reports.ratio import Ratio, geometric_mean
-from reports.record import DECIDED, Environment, Outcome, Record, Speed
+from reports.record import Environment, Outcome, Record, Speed
 from reports.store import Run
 from reports.verdict import FAILING, judge, severity, speed_figures
-from reports.waivers import Waiver, finding_of, usage_of
+from reports.waivers import Waiver, finding_of, judge_run, usage_of
 
 __all__ = ["Change", "Comparison", "Difference", "FindingChange", "Kind", "SpeedChange", "compare"]
 
@@ -83,20 +83,31 @@ class FindingChange:
 
 @dataclass(frozen=True, slots=True)
 class SpeedChange:
-    """A speed whose verdict is another one, or whose intervals do not meet."""
+    """A speed that both runs have."""
 
     before: Record
     after: Record
 
     @property
+    def way(self) -> int:
+        """-1: slower than before, 1: faster, 0: neither is shown.
+
+        Two decided verdicts that differ speak for themselves, and so does SAME twice. Elsewhere what counts is whether
+        the intervals meet.
+        """
+        order = (Speed.SLOWER, Speed.SAME, Speed.FASTER)
+        was, now = self.before.speed, self.after.speed
+        if was in order and now in order and (was is not now or now is Speed.SAME):
+            return (order.index(now) > order.index(was)) - (order.index(now) < order.index(was))
+        old, new = speed_figures(self.before), speed_figures(self.after)
+        if old is None or new is None:
+            return 0
+        return (new.low > old.high) - (new.high < old.low)
+
+    @property
     def worse(self) -> bool:
-        """Whether what was decided is now decided the other way."""
-        order = [Speed.SLOWER, Speed.SAME, Speed.FASTER]
-        return (
-            self.before.speed in order
-            and self.after.speed in order
-            and order.index(self.after.speed) < order.index(self.before.speed)
-        )
+        """Whether it is slower than before, and not still FASTER: a smaller gain is no loss."""
+        return self.way < 0 and self.after.speed is not Speed.FASTER
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,8 +138,10 @@ class Comparison:
     @property
     def worse(self) -> bool:
         """Whether the later run has anything that is worse."""
-        steps_back = any(change.kind in (Kind.REGRESSED, Kind.LOST) for change in self.changes)
-        return steps_back or any(change.worse for change in self.speeds)
+        if any(change.kind in (Kind.REGRESSED, Kind.LOST) for change in self.changes):
+            return True
+        passed, passes = (not judge_run(run).fails for run in (self.before, self.after))
+        return (passed and not passes) or any(change.worse for change in self.speeds)
 
 
 def compare(before: Run, after: Run) -> Comparison:
@@ -146,7 +159,7 @@ def compare(before: Run, after: Run) -> Comparison:
         tuple(_findings(before, after)),
         tuple(sorted(_changes(before, after), key=_rank)),
         _kernels(before.environment, after.environment),
-        tuple(sorted((pair for pair in pairs if _moved(pair)), key=lambda pair: (not pair.worse, _drift(pair)))),
+        tuple(sorted((pair for pair in pairs if pair.way), key=lambda pair: (not pair.worse, _drift(pair)))),
         _means(pairs),
         apart,
     )
@@ -288,14 +301,6 @@ def _speed_pairs(before: Run, after: Run) -> Iterator[SpeedChange]:
     for check in old:
         if check in new:
             yield SpeedChange(old[check], new[check])
-
-
-def _moved(pair: SpeedChange) -> bool:
-    old, new = speed_figures(pair.before), speed_figures(pair.after)
-    if old is None or new is None:
-        return False
-    decided = pair.before.speed in DECIDED and pair.after.speed in DECIDED and pair.before.speed is not pair.after.speed
-    return decided or new.low > old.high or new.high < old.low
 
 
 def _drift(pair: SpeedChange) -> float:

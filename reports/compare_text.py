@@ -31,13 +31,17 @@ def headline(found: Comparison, style: Style = TERMINAL) -> str:
     """Whether anything is worse, and how much is different, in a line."""
     counts = Counter(change.kind for change in found.changes)
     parts = [f"{counts[kind]:,} {kind}" for kind in Kind if counts[kind]]
-    slower = sum(change.worse for change in found.speeds)
-    parts += [f"{slower:,} slower than before"] if slower else []
+    for way, words in ((-1, "slower than before"), (1, "faster than before")):
+        number = sum(change.way == way for change in found.speeds)
+        parts += [f"{number:,} {words}"] if number else []
+    nothing = "every check as before"
+    if found.speeds_apart:
+        nothing += ", speeds not held against each other"
     verdicts = " to ".join(
         f"{style.text(str(run.folder), 120)} ({judge(run.records, run.environment).overall})"
         for run in (found.before, found.after)
     )
-    return f"{'WORSE' if found.worse else 'NOT WORSE'}, from {verdicts}: {', '.join(parts) or 'every check as before'}"
+    return f"{'WORSE' if found.worse else 'NOT WORSE'}, from {verdicts}: {', '.join(parts) or nothing}"
 
 
 def _sections(found: Comparison, style: Style) -> list[str]:
@@ -102,7 +106,7 @@ def _speeds(found: Comparison, style: Style) -> str:
             style.cell(f"{change.after.case} {change.after.phase}", 120),
             _figures(change.before),
             _figures(change.after),
-            "slower than before" if change.worse else "",
+            "slower than before" if change.way < 0 else "faster than before",
         ]
         for change in found.speeds[:LINES]
     ]

@@ -26,15 +26,20 @@ def conclude(run_folder: Path, baseline: Path | None = None) -> tuple[str, bool]
 
     With ``baseline``, the folder of an earlier run, the text says in a line what is different.
 
+    A file that cannot be written, on a disk that is full, costs no verdict: the text says which.
+
     Raises:
         RunError: there is no readable run in the folder.
-        OSError: a report cannot be written.
     """
     run = read_run(run_folder)
-    write_whole(run_folder / HTML, render_html(run))
-    write_whole(run_folder / MARKDOWN, markdown_summary(run))
-    write_whole(run_folder / FILE, configuration(run))
     text = f"{text_summary(run)}\nReport: {run_folder / HTML}\n"
+    for name, write in ((HTML, render_html), (MARKDOWN, markdown_summary), (FILE, configuration)):
+        try:
+            write_whole(run_folder / name, write(run))
+        except OSError as error:
+            text += (
+                f"{name} could not be written: {error.strerror or error}. Later: python -m reports html {run_folder}\n"
+            )
     if baseline is not None:
         text += f"{headline(compare(read_run(baseline), run))}\n  python -m reports compare {baseline} {run_folder}\n"
     return text, judge_run(run).fails

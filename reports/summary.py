@@ -11,6 +11,7 @@ from cases.axes import Property
 from cases.statements import PREFIX
 from reports import break_even, chart, hub_away, ladder_table, qualification, views
 from reports.clean import markdown, one_line
+from reports.controls import without_controls
 from reports.evidence import Ledger
 from reports.never_slower import recommend
 from reports.record import Outcome, Record
@@ -81,9 +82,9 @@ def _sections(run: Run, verdict: Verdict, style: Style) -> list[str]:
 
 def _outcome_table(records: Sequence[Record], style: Style) -> str:
     counts: defaultdict[Property, Counter[Outcome]] = defaultdict(Counter)
-    for record in records:
+    for record in without_controls(records):
         counts[record.property][record.outcome] += 1
-    present = sorted({record.outcome for record in records}, key=severity)
+    present = sorted({outcome for found in counts.values() for outcome in found}, key=severity)
     rows = [[kind.value, *(counts[kind][outcome] or "" for outcome in present)] for kind in Property if kind in counts]
     if not rows:
         return ""

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from cases.axes import Property
+from reports.clean import one_line
 from reports.controls import Controls, controls, is_control, without_controls
 from reports.evidence import Ledger, Violation
 from reports.ratio import Ratio, geometric_mean
@@ -44,7 +45,7 @@ class Overall(StrEnum):
     """The verdict on a run."""
 
     PASS = "PASS"
-    """Everything planned was checked, nothing failed, every pass on a kernel case is proved."""
+    """Everything planned has an answer, nothing failed, every pass on a kernel case is proved."""
     FAIL = "FAIL"
     """Something failed, or a pass is not proved."""
     INCOMPLETE = "INCOMPLETE"
@@ -199,7 +200,7 @@ def judge(records: Sequence[Record], environment: Environment | None, objections
     passes, violations = _passes(records, ledger)
     planned = environment.planned if environment else None
     recorded = len({(record.case, record.property) for record in records})
-    overall, causes = _overall(outcomes, passes, planned, recorded, objections)
+    overall, causes = _overall(records, outcomes, passes, planned, recorded, objections)
     found = speedups(records, ledger)
     if about_machine.quarantined:
         found = replace(found, mean=None)
@@ -234,8 +235,15 @@ def _passes(records: Iterable[Record], ledger: Ledger) -> tuple[Passes, list[Vio
 
 
 def _overall(
-    outcomes: dict[Outcome, int], passes: Passes, planned: int | None, recorded: int, objections: Sequence[str]
+    records: Iterable[Record],
+    outcomes: dict[Outcome, int],
+    passes: Passes,
+    planned: int | None,
+    recorded: int,
+    objections: Sequence[str],
 ) -> tuple[Overall, tuple[str, ...]]:
+    idle = [record for record in records if record.outcome is Outcome.NOT_RUN]
+    unanswered = [record for record in idle if record.reason is Reason.EXCEPTION]
     failed = [f"{number:,} {outcome}" for outcome, number in outcomes.items() if outcome in FAILING]
     failing: list[str] = []
     if failed:
@@ -248,6 +256,9 @@ def _overall(
         missing.append("The environment is unknown, so whether the run is complete is unknown too.")
     elif recorded < planned:
         missing.append(f"Unfinished: {recorded:,} of {planned:,} planned checks have a record.")
+    if unanswered:
+        first = one_line(f"{unanswered[0].case} {unanswered[0].property}: {unanswered[0].message}", 300)
+        missing.append(f"{len(unanswered):,} checks could not be made, since PyTorch itself fails in them: {first}")
     if failing:
         return Overall.FAIL, (*failing, *missing)
     if not passes.total:
@@ -258,4 +269,8 @@ def _overall(
     rest = f"; the other {passes.plain:,} ask for no kernel call." if passes.plain else "."
     number = sum(outcomes.values())
     several = f" ({number:,} records: a speed has one for each phase)" if number > recorded else ""
-    return Overall.PASS, (f"All {recorded:,} planned checks have a record{several} and none failed.", proof + rest)
+    reasons = Counter(record.reason.value if record.reason else "no reason" for record in idle).most_common()
+    why = ", ".join(f"{count:,} {reason}" for reason, count in reasons)
+    silent = (f"{len(idle):,} were not made (NOT_RUN: {why}).",) if idle else ()
+    whole = f"All {recorded:,} planned checks have a record{several} and none failed."
+    return Overall.PASS, (whole, proof + rest, *silent)

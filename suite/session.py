@@ -90,7 +90,7 @@ class Session:
         )
         self._write()
         lock = [msgspec.to_builtins(kernel) for kernel in kernels]
-        (self.folder / store.LOCK).write_bytes(msgspec.json.format(msgspec.json.encode(lock), indent=2))
+        store.write_whole(self.folder / store.LOCK, msgspec.json.format(msgspec.json.encode(lock), indent=2))
 
     def left(self, exit_status: int) -> None:
         """Write down the status that the process ends with, which the report may have changed."""
@@ -98,7 +98,7 @@ class Session:
         self._write()
 
     def _write(self) -> None:
-        (self.folder / store.ENVIRONMENT).write_bytes(msgspec.json.format(encode(self.environment), indent=2))
+        store.write_whole(self.folder / store.ENVIRONMENT, msgspec.json.format(encode(self.environment), indent=2))
 
 
 def open_session(options: Options, workers: int) -> Session:

@@ -82,27 +82,40 @@ class Watcher:
         recorder = Recorder(session.folder, options.rerun, options.waivers, session.device.device)
         return recorder.write(case, checked, finding, requirements=_cited(case, checked), seconds=seconds)
 
-    @pytest.hookimpl(wrapper=True)
+    @pytest.hookimpl(wrapper=True, trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> Iterator[None]:
         """Close the run; a run that pytest likes and the report does not is red all the same.
 
-        A wrapper, so that the report is written whatever becomes of the files of other plugins.
+        After the other plugins, whatever becomes of them: only then have all workers stopped, also those of a run that
+        was interrupted.
         """
-        opened = self._session
         if self._progress:
             self._progress.close()
-        opened.close(int(session.exitstatus))
+        try:
+            yield
+        finally:
+            self._conclude(session)
+
+    def _conclude(self, session: pytest.Session) -> None:
+        opened = self._session
         # Imported here: only the end of a run has to wait for the chart library.
         from reports.finish import conclude
 
-        self._text, fails = conclude(opened.folder, self._options.baseline)
-        if session.exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED and opened.done:
-            # Resumed with nothing left to do.
-            session.exitstatus = pytest.ExitCode.OK
-        if session.exitstatus == pytest.ExitCode.OK and fails:
-            session.exitstatus = pytest.ExitCode.TESTS_FAILED
-        opened.left(int(session.exitstatus))
-        yield
+        try:
+            opened.close(int(session.exitstatus))
+            self._text, fails = conclude(opened.folder, self._options.baseline)
+            if session.exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED and opened.done:
+                # Resumed with nothing left to do.
+                session.exitstatus = pytest.ExitCode.OK
+            if session.exitstatus == pytest.ExitCode.OK and fails:
+                session.exitstatus = pytest.ExitCode.TESTS_FAILED
+            opened.left(int(session.exitstatus))
+        except OSError as error:
+            self._text = (
+                f"The end of the run could not be written to {opened.folder}: {error.strerror or error}.\n"
+                f"Its results so far are there. Later: python -m reports html {opened.folder}\n{self._text}"
+            )
+            session.exitstatus = session.exitstatus or pytest.ExitCode.TESTS_FAILED
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         """The short table, and where the long one is."""

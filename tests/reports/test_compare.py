@@ -102,6 +102,15 @@ def test_a_step_back_is_the_exit_status_and_the_first_word(tmp_path: Path, capsy
     assert "nothing there" in capsys.readouterr().err
 
 
+def test_a_run_that_passed_and_does_not_any_more_is_worse_whatever_its_records_say(tmp_path: Path) -> None:
+    """Fault: a run of which nobody knows whether it is complete, called no worse than one that passed."""
+    proved = record(evidence=(engaged("RMSNorm"),))
+    first, second = run(tmp_path / "first", proved), run(tmp_path / "second", proved)
+    assert not compare(read_run(first), read_run(second)).worse
+    (second / ENVIRONMENT).unlink()
+    assert compare(read_run(first), read_run(second)).worse
+
+
 def test_entries_of_the_mapping_that_changed_are_named(tmp_path: Path) -> None:
     """Fault: a release that moves a pin, and nobody is told."""
 
@@ -182,6 +191,10 @@ def test_a_speed_moved_only_if_its_verdict_did_or_the_intervals_do_not_meet(tmp_
     assert moved(speed(1.05, Speed.FASTER), speed(1.00, Speed.SAME)) == [True]
     assert moved(speed(0.80, Speed.SLOWER), speed(1.20, Speed.FASTER)) == [False]
     assert moved(speed(1.05, Speed.FASTER), speed(1.03, Speed.INCONCLUSIVE, 0.1)) == []
+    assert moved(speed(0.98, Speed.INCONCLUSIVE), speed(0.08, Speed.SLOWER)) == [True]
+    assert moved(speed(1.50, Speed.FASTER), speed(1.02, Speed.INCONCLUSIVE)) == [True]
+    assert moved(speed(0.80, Speed.SLOWER), speed(0.40, Speed.SLOWER)) == [True]
+    assert moved(speed(0.985, Speed.SAME, 0.004), speed(1.005, Speed.SAME, 0.004)) == []
 
 
 @pytest.mark.parametrize("changes", [{"device_name": "another"}, {"quarantined": "busy"}])
