@@ -37,4 +37,7 @@ class Case:
         if len(parts) != 5:
             raise ValueError(f"{text!r} is no case id: expected MODEL/DTYPE/MODE/ATTENTION/MAPPING")
         model, dtype, mode, attention, mapping = parts
+        for name, value, kind in (("dtype", dtype, DType), ("mode", mode, Mode)):
+            if value not in list(kind):
+                raise ValueError(f"{text!r}: no {name} {value!r}; there are {', '.join(kind)}")
         return cls(model, DType(dtype), Mode(mode), attention, mapping)

@@ -7,6 +7,7 @@ the suite's own, before it reads them.
 """
 
 import argparse
+import importlib.util
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -80,6 +81,8 @@ def _refuse(option: argparse.Namespace) -> None:
         raise pytest.UsageError(
             f"--benchmark-json {written}: there is no folder {written.parent}; make it, or choose another file"
         )
+    if getattr(option, "benchmark_histogram", None) and not importlib.util.find_spec("pygal"):
+        raise pytest.UsageError("--benchmark-histogram: needs pygal; pip install 'pytest-benchmark[histogram]'")
     if not getattr(option, "benchmark_compare_fail", None):
         return
     if not compared:

@@ -32,7 +32,7 @@ from suite.device import BACKENDS, ProbeError, probe
 from suite.finding import Finding
 from suite.loading import Loader
 from suite.model_checks import ArmError
-from suite.options import OptionError, parse_kernel
+from suite.options import OptionError, parse_kernel, seconds
 from suite.sampling import Measurement, Sampler
 from suite.session import KERNELS, threads
 from suite.speed import Timing, arm_of, clock_of, timed
@@ -153,6 +153,8 @@ def _subject(chosen: argparse.Namespace, folder: Path) -> Subject:
         frozenset(chosen.trust),
         {USER: dict(parse_kernel(text) for text in chosen.kernel)},
     )
+    if chosen.case.endswith(f"/{USER}") and not chosen.kernel:
+        raise OptionError(f"--case {chosen.case}: give the kernel too, --kernel LAYER=ORG/REPO:NAME")
     (case,) = build(Selection(cases=(chosen.case,)))
     if case.mode is not Mode.INFERENCE:
         raise OptionError(f"--case {chosen.case}: expected a case of inference")
@@ -173,15 +175,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--device", default="auto")
     parser.add_argument("--kernel", action="append", default=[], metavar="LAYER=REPO[@PIN]:NAME")
     parser.add_argument("--trust", action="append", default=[], metavar="REPO")
-    parser.add_argument("--budget", type=float, default=600, help="seconds for the map (default: 600)")
+    parser.add_argument("--budget", default="600", help="seconds for the map (default: 600)")
     parser.add_argument("--json", action="store_true", help="the measures of a record of this check")
     chosen = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory() as folder:
         try:
+            budget = seconds("--budget", chosen.budget)
             subject = _subject(chosen, Path(folder))
         except (OptionError, ProbeError, ValueError) as error:
             parser.error(str(error))
-        drawn = map_of(subject, measure(subject, Timing(chosen.budget, subject.backend, map_seconds=chosen.budget)))
+        drawn = map_of(subject, measure(subject, Timing(budget, subject.backend, map_seconds=budget)))
         subject.close()
     if chosen.json:
         measures = measures_of(drawn.width, drawn.cells, drawn.cost, drawn.left_out)

@@ -150,7 +150,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m suite.calibrate", description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--device", default="auto", help="as for pytest suite (default: auto)")
     parser.add_argument("--runs", type=_positive, default=60, help="A/A runs; slowdowns get two thirds (default: 60)")
-    parser.add_argument("--budget", type=float, default=10.0, help="seconds per verdict after warm-up (default: 10)")
+    parser.add_argument("--budget", type=_seconds, default=10.0, help="seconds per verdict after warm-up (default: 10)")
     parser.add_argument("--threads", type=_positive, default=None, help="threads of torch (default: as a run has)")
     parser.add_argument("--json", action="store_true", help="print JSON instead of the table")
     parser.add_argument("--quiet", action="store_true", help="no progress on stderr")
@@ -166,6 +166,13 @@ def _positive(text: str) -> int:
     return number
 
 
+def _seconds(text: str) -> float:
+    value = float(text)
+    if not 0 < value < math.inf:
+        raise argparse.ArgumentTypeError("expected a number of seconds above 0")
+    return value
+
+
 def _calibrate_device(chosen: argparse.Namespace) -> tuple[Calibration, str]:
     import torch
 
@@ -178,7 +185,8 @@ def _calibrate_device(chosen: argparse.Namespace) -> tuple[Calibration, str]:
     try:
         info = probe(chosen.device)
     except (ProbeError, ValueError) as error:
-        raise SystemExit(str(error)) from None
+        print(error, file=sys.stderr)
+        raise SystemExit(2) from None
     backend = BACKENDS[info.device]
     torch.set_num_threads(chosen.threads or threads(1))
     throttling = Throttling(backend.clock_mhz)

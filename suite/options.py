@@ -14,7 +14,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TypeVar
 
-from cases import ladder, plan
+from cases import break_even, ladder, plan
 from cases.attention import ATTENTIONS, attention_name
 from cases.axes import DType, Mode, Tier
 from cases.case import Case
@@ -34,7 +34,7 @@ from suite.kernel_options import (
     unique_layers,
 )
 
-__all__ = ["BUDGETS", "HubChoice", "OptionError", "Options", "parse_kernel", "read", "shard_of"]
+__all__ = ["BUDGETS", "HubChoice", "OptionError", "Options", "parse_kernel", "read", "seconds", "shard_of"]
 
 BUDGETS = {Tier.SMOKE: 0.25, Tier.CORE: 1.5, Tier.FULL: 10.0}
 """Seconds of timing per case beyond the first eight pairs."""
@@ -62,6 +62,8 @@ class Options:
     selection: plan.Selection
     trusted: frozenset[str]
     budget: float
+    map_seconds: float
+    """Time for a map of shapes; like ``budget`` what ``--budget`` says, where it is given."""
     shard: tuple[int, int]
     out: Path | None
     resume: Path | None
@@ -181,6 +183,7 @@ def read(namespace: argparse.Namespace) -> Options:
         kernels=tuple(kernels) if steps is None else ((steps.layer, KernelReference(steps.repository, steps.name)),),
         cases=tuple(namespace.case),
     )
+    budget = None if namespace.budget is None else seconds("--budget", namespace.budget)
     if kernels and namespace.mapping:
         raise OptionError("--mapping and --kernel: give one of them; with --kernel only these kernels are tested")
     if namespace.out is not None and namespace.resume is not None:
@@ -190,7 +193,8 @@ def read(namespace: argparse.Namespace) -> Options:
         hub=_member("--hub", namespace.hub, HubChoice),
         selection=selection,
         trusted=frozenset(repository_name("--trust", text) for text in namespace.trust),
-        budget=BUDGETS[tier] if namespace.budget is None else _seconds("--budget", namespace.budget),
+        budget=BUDGETS[tier] if budget is None else budget,
+        map_seconds=break_even.SECONDS[tier] if budget is None else budget,
         shard=(1, 1) if namespace.shard is None else _shard(namespace.shard),
         out=None if namespace.out is None else Path(namespace.out),
         resume=None if namespace.resume is None else _existing_run("--resume", Path(namespace.resume)),
@@ -226,7 +230,12 @@ def _attention(text: str) -> str:
     return attention_name(text)
 
 
-def _seconds(option: str, text: str) -> float:
+def seconds(option: str, text: str) -> float:
+    """A length of time.
+
+    Raises:
+        OptionError: it is none.
+    """
     try:
         value = float(text)
     except ValueError:

@@ -109,6 +109,12 @@ def open_session(options: Options, workers: int) -> Session:
         OptionError: the folder is in use or cannot be written, or the real Hub was asked for and does not answer, or
             has not what the ladder names.
     """
+    _refuse_switches()
+    if options.baseline is not None:
+        try:
+            store.read_run(options.baseline)
+        except store.RunError as error:
+            raise OptionError(f"--baseline: {error}") from None
     info = probe_in_subprocess(options.device, ROOT)
     name = f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{info.device}"
     folder = (options.resume or options.out or Path("runs") / name).resolve()
@@ -161,6 +167,19 @@ def open_session(options: Options, workers: int) -> Session:
     session._write()
     (folder / waivers.FILE).write_bytes(msgspec.json.encode(waivers.InUse(options.waivers, options.strict)))
     return session
+
+
+def _refuse_switches() -> None:
+    """Refuse to test kernels in an environment that switches them off.
+
+    Raises:
+        OptionError: a variable does.
+    """
+    on = {"USE_HUB_KERNELS": ("1", "ON", "YES", "TRUE"), "DISABLE_KERNEL_MAPPING": ("0", "")}
+    for name, values in on.items():
+        value = os.environ.get(name, values[0])
+        if value.upper() not in values:
+            raise OptionError(f"{name}={value} is set, which switches off the kernels that are to be tested: unset it")
 
 
 def facts_for_listing() -> dict[str, Any]:

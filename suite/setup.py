@@ -13,7 +13,6 @@ import transformers
 from huggingface_hub.constants import ENDPOINT
 
 from cases.axes import Device, Tier
-from cases.break_even import SECONDS
 from cases.repositories import RepositoryInUse
 from reports import store
 from suite import audit, hub_away
@@ -58,7 +57,7 @@ def make_timing(options: Options, facts: dict[str, Any], shelf: Shelf) -> Timing
         options.budget,
         backend,
         enabled=bool(facts.get("timing", True)),
-        map_seconds=SECONDS[options.selection.tier],
+        map_seconds=options.map_seconds,
         flags=options.selection.tier is not Tier.SMOKE,
         compiler=BACKEND if options.selection.tier is Tier.FULL else None,
         throttling=Throttling(backend.clock_mhz),

@@ -44,7 +44,8 @@ class Watcher:
             # The worker could not even begin: a library that cannot be imported, a bench that cannot be made.
             crash = getattr(report.longrepr, "reprcrash", None)
             said = crash.message if crash else report.longreprtext or "no text"
-            text = f"a fault of the suite, not of the kernel: the worker could not begin: {said} (more in logs/)"
+            where = self._recorder().log(report.longreprtext)
+            text = f"a fault of the suite, not of the kernel: the worker could not begin: {said} (traceback in {where})"
             self._record(report.nodeid, Finding(Outcome.HARNESS_ERROR, Reason.EXCEPTION, text))
 
     @pytest.hookimpl(optionalhook=True)
@@ -78,9 +79,11 @@ class Watcher:
         if parsed is None:
             return None
         case, checked = parsed
+        return self._recorder().write(case, checked, finding, requirements=_cited(case, checked), seconds=seconds)
+
+    def _recorder(self) -> Recorder:
         options, session = self._options, self._session
-        recorder = Recorder(session.folder, options.rerun, options.waivers, session.device.device)
-        return recorder.write(case, checked, finding, requirements=_cited(case, checked), seconds=seconds)
+        return Recorder(session.folder, options.rerun, options.waivers, session.device.device)
 
     @pytest.hookimpl(wrapper=True, trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> Iterator[None]:

@@ -10,6 +10,7 @@ from cases.axes import Property
 from reports import render_all
 from reports.__main__ import main
 from reports.clean import clean, code_span, markdown, one_line
+from reports.finish import conclude
 from reports.record import Outcome, Record
 from reports.store import read_run
 from reports.summary import markdown_summary, text_summary
@@ -68,8 +69,20 @@ def test_cleaning_removes_colours_and_spells_out_the_rest() -> None:
 def test_markdown_is_neither_table_nor_code_nor_tag() -> None:
     """Catches a message that breaks the table it stands in, or becomes a link or an image."""
     assert markdown("a|b <i> [x](y) `c`") == "a\\|b &lt;i&gt; \\[x\\](y) \\`c\\`"
+    assert markdown("1.06× (0.9 to 1.1)") == "1.06× (0.9 to 1.1)", "a figure is no list"
+    assert (markdown("1. a"), markdown("2) b"), markdown("- c")) == ("1\\. a", "2\\) b", "\\- c")
     assert code_span("a`b``c") == "```a`b``c```"
     assert code_span("`a") == "`` `a ``"
+
+
+def test_a_report_that_cannot_be_written_costs_no_verdict(tmp_path: Path) -> None:
+    """Catches a full disk at the end of a night, of which a traceback is all that is left."""
+    write_run(tmp_path, list(records(20, faults=False)))
+    (tmp_path / "report.html").mkdir()
+    text, fails = conclude(tmp_path)
+    assert text.startswith("PASS" if not fails else "FAIL")
+    assert "report.html could not be written: " in text
+    assert (tmp_path / "report.md").is_file()
 
 
 def test_commands_end_with_the_status_of_the_verdict(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

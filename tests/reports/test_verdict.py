@@ -88,6 +88,18 @@ def test_fewer_records_than_planned_are_an_unfinished_run() -> None:
     assert judge([record(evidence=(engaged("RMSNorm"),))], None).overall is Overall.INCOMPLETE
 
 
+def test_a_check_that_pytorch_itself_fails_in_leaves_the_run_without_an_answer() -> None:
+    """Catches green over a property of which nobody can say whether it holds."""
+    proved = record(evidence=(engaged("RMSNorm"),))
+    idle = record(property=Property.COMPILE, outcome=Outcome.NOT_RUN, reason=Reason.NOT_APPLICABLE)
+    found = judge([proved, idle], environment(2))
+    assert found.overall is Overall.PASS
+    assert any("1 were not made (NOT_RUN: 1 NOT_APPLICABLE)" in cause for cause in found.causes)
+    found = judge([proved, record(property=Property.COMPILE, outcome=Outcome.NOT_RUN, reason=Reason.EXCEPTION)], None)
+    assert found.overall is Overall.INCOMPLETE
+    assert any(cause.startswith("1 checks could not be made, since PyTorch itself") for cause in found.causes)
+
+
 @pytest.mark.parametrize("kind", [kind for kind in Property if kind not in (Property.STATEMENT, Property.LOAD)])
 def test_a_pass_on_a_kernel_case_without_a_call_is_red(kind: Property) -> None:
     """Catches the pass of a model that ran in PyTorch all along, for every property, with or without a ledger."""

@@ -59,16 +59,18 @@ def test_only_and_disable_together_are_refused() -> None:
     ("changes", "said"),
     [
         ({"json": Path("/nowhere/at/all.json")}, "--benchmark-json /nowhere/at/all.json: there is no folder"),
+        ({"histogram": True}, "--benchmark-histogram: needs pygal"),
         ({"compare_fail": ["min:5%"]}, "expected --benchmark-compare too"),
         ({"compare_fail": ["min:5%"], "compare": True}, "--benchmark-compare: no such saved run in"),
         ({"compare_fail": ["min:5%"], "compare": "0007"}, "--benchmark-compare 0007: no such saved run in"),
     ],
 )
 def test_what_cannot_be_written_or_compared_is_refused_before_anything_is_measured(
-    changes: dict[str, Any], said: str, tmp_path: Path
+    changes: dict[str, Any], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Fault: a night of measuring that ends in a traceback over a folder that is not there."""
     given = {"json": None, "compare": [], "compare_fail": None, "storage": f"file://{tmp_path}", "netrc": "", **changes}
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     option = options()
     for name, value in given.items():
         setattr(option, f"benchmark_{name}", value)

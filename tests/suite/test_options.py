@@ -10,6 +10,7 @@ from cases.axes import DType, Mode, Tier
 from cases.ladder import rungs
 from cases.statements import BASE, STATEMENTS
 from suite.options import OptionError, read, shard_of
+from suite.session import open_session
 
 
 def namespace(**given: Any) -> argparse.Namespace:
@@ -168,3 +169,27 @@ def test_the_command_to_run_again_keeps_what_a_case_depends_on() -> None:
     """Fault: a repro command that tests the bundled kernel instead of the user's."""
     options = read(namespace(device="cpu", kernel=["RMSNorm=org/repo@v2:Norm"], trust=["org/repo"], tier="full"))
     assert options.rerun == "pytest suite --device cpu --kernel RMSNorm=org/repo@v2:Norm --trust org/repo --tier full"
+
+
+def test_the_cap_on_timing_is_one_on_maps_too() -> None:
+    """Fault: a minute for a map where the user allowed fifteen seconds."""
+    assert (read(namespace(budget="15")).budget, read(namespace(budget="15")).map_seconds) == (15, 15)
+    assert read(namespace(tier="full")).map_seconds > read(namespace(tier="core")).map_seconds
+
+
+@pytest.mark.parametrize(("name", "value"), [("USE_HUB_KERNELS", "off"), ("DISABLE_KERNEL_MAPPING", "1")])
+def test_an_environment_that_switches_kernels_off_is_refused(
+    name: str, value: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Fault: every kernel reported as broken, since a variable from last week is still set."""
+    monkeypatch.setenv(name, value)
+    with pytest.raises(OptionError, match=f"{name}={value} is set"):
+        open_session(read(namespace(device="cpu")), 1)
+
+
+def test_a_baseline_that_cannot_be_read_is_refused_before_anything_is_checked(tmp_path: Path) -> None:
+    """Fault: a night that ends in a traceback over the run it was to be held against."""
+    (tmp_path / "results.jsonl").touch()
+    (tmp_path / "environment.json").write_text("[]", encoding="utf-8")
+    with pytest.raises(OptionError, match=r"--baseline: .*environment\.json: not readable"):
+        open_session(read(namespace(device="cpu", baseline=str(tmp_path))), 1)

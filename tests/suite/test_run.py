@@ -2,8 +2,10 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -282,6 +284,34 @@ def test_a_worker_that_cannot_begin_leaves_a_record_of_each_check_and_the_cause(
     assert all("transformers" in record.message for record in records)
     assert "HARNESS_ERROR" in done.stdout
     assert "transformers" in done.stdout
+
+
+def test_an_interrupted_run_stops_its_workers_before_it_is_judged(tmp_path: Path) -> None:
+    """Fault: a worker that goes on recording without its Hub, so that an unfinished run turns into a failed one."""
+    out = tmp_path / "out"
+    command = [sys.executable, "-m", "pytest", "suite", "--device", "cpu", "--hub", "embedded", "--benchmark-skip"]
+    process = subprocess.Popen(
+        [*command, "--tier", "smoke", "--out", str(out)],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        # A shell has its background processes ignore the signal, and they hand that on.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )
+    results = out / "results.jsonl"
+    for _ in range(1200):
+        if process.poll() is not None or (results.is_file() and results.stat().st_size > 0):
+            break
+        time.sleep(0.1)
+    process.send_signal(signal.SIGINT)
+    said, _ = process.communicate(timeout=100)
+    recorded = results.read_bytes()
+    assert process.returncode == 2, said[-2000:]
+    assert "INCOMPLETE" in said or "UNKNOWN" in said
+    assert all(record.outcome is not Outcome.HARNESS_ERROR for record in read_run(out).records)
+    time.sleep(2)
+    assert results.read_bytes() == recorded, "nobody writes any more"
 
 
 def test_packages_that_do_not_fit_each_other_are_one_failure_with_the_remedy(tmp_path: Path) -> None:
