@@ -57,7 +57,8 @@ def kernel_config(run: Run, found: Recommendation) -> str:
     lines = [
         f"{one_line(name, 80)} ({one_line(device, 20)}): kernels that were FASTER than PyTorch and never SLOWER.",
         f"Use: {load}",
-        *(f"No kernel is used. {one_line(text, 300)}" for text in found.warnings),
+        *([] if found.used else [found.headline]),
+        *(one_line(text, 300) for text in found.warnings),
         *(_comment(choice) for choice in found.choices),
     ]
     if found.unknown:
