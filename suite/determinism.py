@@ -1,9 +1,10 @@
 """The check ``determinism``: the same call gives the same bits, in this process and the next, alone and in a batch.
 
-Ten calls in one process, bit for bit, on output, loss and every gradient; each sequence alone and in its batch; with
-``torch.use_deterministic_algorithms(True)``: whether it holds, whether it raises, what it costs. What PyTorch does not
-keep itself is not asked of a kernel. A digest of the bits goes into the record, and the controller has it made again
-in a fresh process (``suite.digests``), where another seed of ``hash`` and other addresses show.
+Ten calls in one process, of which the first is the first of the case, bit for bit, on output, loss and every gradient;
+each sequence alone and in its batch; with ``torch.use_deterministic_algorithms(True)``: whether it holds, whether it
+raises, whether it is still right, what it costs. What PyTorch does not keep itself is not asked of a kernel. A digest
+of the bits goes into the record, and the controller has it made again in a fresh process (``suite.digests``), where
+another seed of ``hash`` and other addresses show.
 """
 
 import hashlib
@@ -45,9 +46,12 @@ Results = dict[str, torch.Tensor]
 def results(subject: Subject, *, kernel: bool) -> Results:
     """Output of one pass of one arm; in training also the loss and the gradient of every parameter."""
     with arm(subject, kernel=kernel):
-        if not subject.case.mode.trains:
-            return {"output": subject.ask(passes.forward, "dense")}
-        found = subject.ask(passes.forward_backward, "dense")
+        return _named(subject.dense_pass())
+
+
+def _named(found: passes.Pass) -> Results:
+    if isinstance(found, torch.Tensor):
+        return {"output": found}
     gradients = {f"gradient of {name}": value for name, value in found.by_name.items()}
     return {"output": found.output, "loss": found.loss, **gradients}
 
@@ -72,30 +76,36 @@ def difference(one: torch.Tensor, other: torch.Tensor) -> float:
     return max(gap, sys.float_info.min) if gap < SEVERAL else SEVERAL
 
 
+def _largest(one: Results, other: Results) -> float:
+    """Largest ``difference`` of a tensor."""
+    lost = one.keys() ^ other.keys()
+    return SEVERAL if lost else max(difference(one[name], other[name]) for name in other)
+
+
 @dataclass(frozen=True, slots=True)
 class _Repeats:
     """What came of the same call several times."""
 
-    first: Results
+    last: Results
     different: int
     """Repeats that are not the first, bit for bit."""
     largest: float
     """Largest relative difference of a tensor."""
 
 
-def _repeated(subject: Subject, calls: int, *, kernel: bool) -> _Repeats:
-    first = results(subject, kernel=kernel)
+def _repeated(subject: Subject, calls: int, *, kernel: bool, first: passes.Pass | None = None) -> _Repeats:
+    """``first`` is what the first of the calls gave, where it was made before."""
+    begin = results(subject, kernel=kernel) if first is None else _named(first)
     gaps = []
     for _ in range(calls - 1):
-        again = results(subject, kernel=kernel)
-        lost = again.keys() ^ first.keys()
-        gaps.append(SEVERAL if lost else max(difference(again[name], first[name]) for name in first))
-    return _Repeats(first, sum(gap > 0 for gap in gaps), max(gaps))
+        last = results(subject, kernel=kernel)
+        gaps.append(_largest(last, begin))
+    return _Repeats(last, sum(gap > 0 for gap in gaps), max(gaps))
 
 
 def check(subject: Subject, timing: Timing) -> Finding:
     """All of it. What is wrong stands in the message, whatever else holds."""
-    repeats = _repeated(subject, REPEATS, kernel=True)
+    repeats = _repeated(subject, REPEATS, kernel=True, first=subject.first_pass)
     pytorch = results(subject, kernel=False)
     # A kernel that repeats needs no excuse, so whether PyTorch does is asked where one may be needed.
     varies = _repeated(subject, REPEATS, kernel=False).different if repeats.different else None
@@ -105,12 +115,12 @@ def check(subject: Subject, timing: Timing) -> Finding:
         "different": repeats.different,
         "reference_different": varies,
         "largest_difference": repeats.largest,
-        "digest": digest(repeats.first),
+        "digest": digest(repeats.last),
         "digest_pytorch": digest(pytorch),
     }
     problems = [text] if grade is Determinism.VARIES else []
     said = [text]
-    for part in (_alone, partial(_with_flags, varies=bool(repeats.different))):
+    for part in (_alone, partial(_with_flags, repeats=repeats)):
         found = part(subject)
         measures |= found.measures
         said.append(found.words)
@@ -131,9 +141,17 @@ def again(subject: Subject, record: Record) -> dict[str, Any]:
     kernel, pytorch = (results(subject, kernel=each) for each in (True, False))
     answer: dict[str, Any] = {"digest": digest(kernel), "digest_pytorch": digest(pytorch)}
     if answer["digest"] != record.measures["digest"]:
-        checks = [model_checks.forward, *([model_checks.gradient] if subject.case.mode.trains else [])]
-        answer["tolerated"] = all(each(subject).outcome is Outcome.PASS for each in checks)
+        # The first call of a process may be wrong by itself, and the checks' own calls right.
+        gap = _largest(results(subject, kernel=True), kernel)
+        settled = gap <= _own_error(subject, pytorch["output"])
+        answer["tolerated"] = settled and _wrong(subject) is None
     return answer
+
+
+def _wrong(subject: Subject) -> Finding | None:
+    """What the forward check finds now, and in training the gradient check, if it is no PASS."""
+    checks = [model_checks.forward, *([model_checks.gradient] if subject.case.mode.trains else [])]
+    return next((found for each in checks if (found := each(subject)).outcome is not Outcome.PASS), None)
 
 
 def _own_error(subject: Subject, pytorch: torch.Tensor) -> float:
@@ -149,8 +167,8 @@ def _grade(subject: Subject, repeats: _Repeats, pytorch: Results, varies: int | 
         return Determinism.REFERENCE_VARIES, f"PyTorch itself differs in {varies} of {REPEATS - 1} repeats"
     tolerated = repeats.largest <= _own_error(subject, pytorch["output"])
     text = (
-        f"{repeats.different} of {REPEATS - 1} repeats differ, by up to {repeats.largest:.2e}; PyTorch's own repeats "
-        "agree"
+        f"{repeats.different} of {REPEATS - 1} repeats differ from the first call, by up to {repeats.largest:.2e}; "
+        "PyTorch's own repeats agree"
     )
     return (Determinism.TOLERANT if tolerated else Determinism.VARIES), text
 
@@ -212,29 +230,51 @@ def deterministic() -> Iterator[None]:
         torch.use_deterministic_algorithms(before[0], warn_only=before[1])
 
 
-def _with_flags(subject: Subject, *, varies: bool) -> _Part:
-    """With the flags and a seed, as the documentation has it: ``hold``, ``vary`` or ``raise``."""
-    kernel, said = _flagged(subject, REPEATS if varies else WITH_FLAGS, kernel=True)
+def _with_flags(subject: Subject, *, repeats: _Repeats) -> _Part:
+    """With the flags and a seed, as the documentation has it: ``hold``, ``vary`` or ``raise``; and whether it is right
+    then, where the bits are others than without the flags."""
+    kernel, said, last = _flagged(subject, REPEATS if repeats.different else WITH_FLAGS, kernel=True)
     measures: dict[str, Measure] = {"flags": kernel}
-    if kernel == "hold":
-        return _Part("so it is with PyTorch's deterministic algorithms", False, measures)
-    pytorch, _ = _flagged(subject, REPEATS, kernel=False)
-    measures |= {"flags_pytorch": pytorch, "flags_said": said}
-    words = f"with PyTorch's deterministic algorithms it {kernel}s ({said}), and PyTorch {pytorch}s"
-    return _Part(words, kernel == "vary" and pytorch == "hold", measures)
+    words, wrong = "so it is with PyTorch's deterministic algorithms", False
+    if kernel != "hold":
+        pytorch, _, _ = _flagged(subject, REPEATS, kernel=False)
+        measures |= {"flags_pytorch": pytorch, "flags_said": said}
+        words = f"with PyTorch's deterministic algorithms it {kernel}s ({said}), and PyTorch {pytorch}s"
+        wrong = kernel == "vary" and pytorch == "hold"
+    if last:
+        measures["flags_difference"] = gap = _largest(last, repeats.last)
+        spoilt = _spoilt_by_flags(subject) if gap else None
+        if spoilt:
+            return _Part(f"{words}; the results with them are wrong, and right without: {spoilt}", True, measures)
+        words += f", where its results differ by up to {gap:.1e} from those without" if gap else ""
+    return _Part(words, wrong, measures)
 
 
-def _flagged(subject: Subject, calls: int, *, kernel: bool) -> tuple[str, str]:
+def _spoilt_by_flags(subject: Subject) -> str | None:
+    """What is wrong with the flags and not without; both arms have them, so PyTorch's own changes count for nothing."""
+    try:
+        if _wrong(subject):  # for the checks themselves to say
+            return None
+        with deterministic():
+            found = _wrong(subject)
+    except ArmError:  # a refusal of another input than the dense one, by either arm
+        return None
+    return found.message if found else None
+
+
+def _flagged(subject: Subject, calls: int, *, kernel: bool) -> tuple[str, str, Results]:
+    """The word, what was said, and what the last call gave; nothing where one raised."""
+    found = []
     try:
         with deterministic():
-            found = []
             for _ in range(calls):
                 torch.manual_seed(SEED)
-                found.append(digest(results(subject, kernel=kernel)))
+                last = results(subject, kernel=kernel)
+                found.append(digest(last))
     except ArmError as error:
-        return "raise", " ".join(str(error).split())[:400]
+        return "raise", " ".join(str(error).split())[:400], {}
     different = sum(each != found[0] for each in found)
-    return ("vary", f"{different} of {calls - 1} repeats differ") if different else ("hold", "")
+    return ("vary", f"{different} of {calls - 1} repeats differ", last) if different else ("hold", "", last)
 
 
 def _cost(subject: Subject, timing: Timing) -> Mapping[str, Measure]:

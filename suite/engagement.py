@@ -78,7 +78,7 @@ def engage(subject: Subject) -> Finding:
         ledger.count_attention(subject.attention_implementation) as attention_calls,
         features.watch() as asked,
     ):
-        exercise(subject)
+        subject.first_pass = exercise(subject)
     entries = _layer_entries(subject, arms.sites, calls)
     entries += _attention_entry(subject, attention_calls)
     finding = _judge(subject, pins.checked(entries))
@@ -90,15 +90,17 @@ def engage(subject: Subject) -> Finding:
     return finding
 
 
-def exercise(subject: Subject) -> None:
-    """The passes of the case's mode that call every kernel at least once: inputs with and without padding, a token."""
-    if subject.case.mode.trains:
-        subject.ask(passes.forward_backward, "dense")
-        return
-    for recipe in ("dense", "left-padded"):
-        subject.ask(passes.forward, recipe)
-    if subject.record.generates:
-        subject.ask(passes.decode_step, "dense")
+def exercise(subject: Subject) -> passes.Pass:
+    """The passes of the case's mode that call every kernel at least once: inputs with and without padding, a token.
+
+    Returns what the first gave, which is the dense one of the mode.
+    """
+    first = subject.dense_pass()
+    if not subject.case.mode.trains:
+        subject.ask(passes.forward, "left-padded")
+        if subject.record.generates:
+            subject.ask(passes.decode_step, "dense")
+    return first
 
 
 def _layer_entries(subject: Subject, sites: list[Site], calls: Counter[str]) -> list[Engagement]:

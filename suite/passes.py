@@ -21,6 +21,7 @@ from suite.numerics import InDouble, RoutingReplay
 __all__ = [
     "Batch",
     "Gradients",
+    "Pass",
     "Truth",
     "batch",
     "decode_step",
@@ -85,6 +86,10 @@ class Gradients:
     by_name: dict[str, torch.Tensor]
     missing: tuple[str, ...]
     """Parameters without a gradient."""
+
+
+Pass = torch.Tensor | Gradients
+"""What one pass gives: output rows in inference, in training the gradients with them."""
 
 
 def batch(recipe: Inputs, device: torch.device, vocabulary: int) -> Batch:

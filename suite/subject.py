@@ -64,6 +64,8 @@ class Subject:
         """What of the kernels came from the Hub meanwhile; nothing of those that were in the cache."""
         self.first_pass_seconds = 0.0
         """Seconds of the first pass of the kernelized model: compilation, autotuning and caches are in these."""
+        self.first_pass: passes.Pass | None = None
+        """What that pass gave, which a kernel that goes wrong once, at its first call, shows only here."""
 
     @cached_property
     def loaded(self) -> Loaded:
@@ -154,6 +156,12 @@ class Subject:
         # What is asked first is the engagement of the kernels; its result comes back to the CPU, so it is complete.
         self.first_pass_seconds = self.first_pass_seconds or perf_counter() - start
         return result
+
+    def dense_pass(self) -> passes.Pass:
+        """One pass of the case's mode on the dense batch, in the arm that is on."""
+        call = passes.forward_backward if self.case.mode.trains else passes.forward
+        found: passes.Pass = self.ask(call, "dense")
+        return found
 
     @property
     def tests_a_kernel(self) -> bool:

@@ -15,7 +15,7 @@ from cases.mappings import KernelReference
 from cases.plan import USER
 from reports import store
 from reports.record import Determinism, Engagement, Outcome, Reason, Record
-from suite import determinism, digests, fresh, speed
+from suite import determinism, digests, engagement, fresh, speed
 from suite.device import BACKENDS
 from suite.finding import Finding
 from suite.loading import Loader
@@ -39,6 +39,7 @@ def normalise(x, weight, eps):
     return (wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + eps) * weight).to(x.dtype)
 
 
+CALLS = []
 DRAWN = 1 + (hash("drawn once a process") % 1000 + 1) * 1e-5
 
 
@@ -59,6 +60,11 @@ LAST_BIT = (
     "first, rest = result.split([1, result.shape[-1] - 1], -1)\n        "
     "return torch.cat((torch.nextafter(first, first + random.choice((-1.0, 0.0, 1.0))), rest), -1)"
 )
+FLAGS = "torch.are_deterministic_algorithms_enabled()"
+LARGER_WITH_FLAGS = f"return result * 1.05 if {FLAGS} else result"
+GRADIENT_WITH_FLAGS = f"return result + 0.05 * (result - result.detach()) if {FLAGS} else result"
+ROUNDS_WITH_FLAGS = f"return torch.nextafter(result, 2 * result) if {FLAGS} else result"
+FIRST_CALL = "CALLS.append(1)\n        return result * 1.05 if len(CALLS) == 1 else result"
 REFUSES = "return torch.empty_like(result).put_(torch.arange(result.numel()), result)"
 
 
@@ -80,15 +86,17 @@ def check(
     body: str,
     where: str = "llama-tiny/f32/inference/eager",
     prepare: Callable[[Subject], None] | None = None,
+    *,
+    timed: bool = False,
 ) -> Finding:
-    """What the check says of a norm; with timing after ``prepare``, where there is one."""
+    """What the check says of a norm, after ``prepare`` where there is one."""
     backend = BACKENDS[Device.CPU]
     loader = Loader(backend, ROOT, own={USER: {"RMSNorm": kernel(folder, body)}})
     subject = Subject(Case.from_id(f"{where}/{USER}"), Shelf(loader, models))
     try:
         if prepare:
             prepare(subject)
-        return determinism.check(subject, Timing(0.01, backend, enabled=prepare is not None))
+        return determinism.check(subject, Timing(0.01, backend, enabled=timed))
     finally:
         subject.close()
         assert not torch.are_deterministic_algorithms_enabled()
@@ -142,6 +150,61 @@ def test_a_kernel_that_refuses_the_flags_is_recorded_with_what_it_said(models: P
     assert "put_" in str(finding.measures["flags_said"])
 
 
+@pytest.mark.parametrize(
+    ("body", "mode", "said"),
+    [(LARGER_WITH_FLAGS, "inference", "output on"), (GRADIENT_WITH_FLAGS, "training", "gradient on")],
+    ids=["output", "gradient"],
+)
+def test_a_kernel_that_is_wrong_with_the_flags_alone_fails(
+    body: str, mode: str, said: str, models: Path, tmp_path: Path
+) -> None:
+    """Fault: a result that repeats with the flags, and is another one than without them."""
+    finding = check(models, tmp_path, body, f"llama-tiny/f32/{mode}/eager")
+    assert (finding.outcome, finding.reason) == (Outcome.FAIL, Reason.NONDETERMINISTIC)
+    assert (finding.determinism, finding.measures["flags"]) == (Determinism.BITWISE, "hold")
+    assert f"wrong, and right without: {said}" in finding.message
+
+
+def test_a_kernel_that_rounds_otherwise_with_the_flags_is_not_accused(models: Path, tmp_path: Path) -> None:
+    """Fault: the deterministic way of a sum, which may be another order, taken for a wrong one."""
+    finding = check(models, tmp_path, ROUNDS_WITH_FLAGS)
+    assert finding.outcome is Outcome.PASS, finding.message
+    assert 0 < float(str(finding.measures["flags_difference"])) < 1e-5
+
+
+@pytest.mark.parametrize("mode", ["inference", "training"])
+@pytest.mark.parametrize(
+    ("body", "grade"),
+    [(HEALTHY, Determinism.BITWISE), (FIRST_CALL, Determinism.VARIES)],
+    ids=["healthy", "first call"],
+)
+def test_the_first_pass_of_a_case_is_one_of_those_that_must_agree(
+    body: str, grade: Determinism, mode: str, models: Path, tmp_path: Path
+) -> None:
+    """Fault: a first call that is wrong, made to prove that the kernel runs, and looked at by nobody."""
+
+    def engaged(subject: Subject) -> None:
+        assert engagement.engage(subject).outcome is Outcome.PASS
+
+    finding = check(models, tmp_path, body, f"llama-tiny/f32/{mode}/eager", engaged)
+    assert finding.determinism is grade, finding.message
+    assert finding.outcome is (Outcome.PASS if grade is Determinism.BITWISE else Outcome.FAIL)
+
+
+@pytest.mark.parametrize(("body", "tolerated"), [(HEALTHY, True), (FIRST_CALL, False)], ids=["healthy", "first call"])
+def test_a_first_call_that_is_wrong_in_a_fresh_process_is_not_tolerated(
+    body: str, tolerated: bool, models: Path, tmp_path: Path
+) -> None:
+    """Fault: other bits in a fresh process excused by calls that came after those that gave them."""
+    loader = Loader(BACKENDS[Device.CPU], ROOT, own={USER: {"RMSNorm": kernel(tmp_path, body)}})
+    subject = Subject(Case.from_id(f"llama-tiny/f32/training/eager/{USER}"), Shelf(loader, models))
+    try:
+        answer = determinism.again(subject, record(subject.case.id, digest="other bits"))
+    finally:
+        subject.close()
+    assert answer["tolerated"] is tolerated
+
+
 def test_the_cost_of_the_flags_has_an_interval_and_leaves_them_off(
     models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -156,7 +219,7 @@ def test_the_cost_of_the_flags_has_an_interval_and_leaves_them_off(
         subject.loaded.model.register_forward_pre_hook(passes_time)
         monkeypatch.setattr(speed, "clock_of", lambda backend: Clock(lambda: time[0], lambda: None))
 
-    measures = check(models, tmp_path, HEALTHY, prepare=made_up).measures
+    measures = check(models, tmp_path, HEALTHY, prepare=made_up, timed=True).measures
     assert [measures[f"flags_cost{end}"] for end in ("_low", "", "_high")] == pytest.approx([2, 2, 2])
 
 
