@@ -36,6 +36,12 @@ COUNTS = (1, 3, 127, 129)
 FEW_COUNTS = (1, 3, 65)
 """The same for recurrences, which PyTorch computes step by step: one more than a usual chunk."""
 
+BATCHES = (3, 17)
+"""Sequences in a batch: an odd number, and one that is also more than a usual table of them holds. The last has to do
+for recurrences."""
+SHORT = 19
+"""Tokens of each of these: what counts is how many sequences there are. Of a few tokens the worst error is luck."""
+
 Pair = tuple[int, int]
 """A size at the first and at the second capture; unequal for an axis."""
 
@@ -115,6 +121,26 @@ def resized(call: Call, axes: Axes, batch: int, length: int) -> Call:
         return target(pairs[0]) if pairs and pairs[0][0] != pairs[0][1] else leaf
 
     return call.replaced(change)
+
+
+def sequences(call: Call, axes: Axes, batch: int) -> Call:
+    """The call with so many short sequences, no two alike: each goes on a token later than the one before it.
+
+    They begin with the captured first token: what a recurrence makes of that is one product, which may cancel by
+    chance, and then its error is luck.
+    """
+
+    def change(path: str, leaf: Any) -> Any:
+        if path not in axes.main:
+            return leaf
+        rows, tokens = (axes.of_kind(path, kind)[0] for kind in (BATCH, LENGTH))
+        captured = call.tensors()[path].movedim((rows, tokens), (0, 1))
+        places = torch.arange(batch).unsqueeze(1) + torch.arange(SHORT)
+        places[:, 0] = 0
+        chosen = captured[torch.arange(batch).unsqueeze(1) % len(captured), places]
+        return chosen.movedim((0, 1), (rows, tokens)).contiguous()
+
+    return resized(call, axes, batch, SHORT).replaced(change)
 
 
 def rows_of(axes: Axes, count: int) -> tuple[int, int]:
@@ -238,6 +264,10 @@ def recipes(captured: Captured, axes: Axes, *, by_row: bool, sized: bool) -> Ite
     for count in COUNTS if by_row or not sized else FEW_COUNTS:
         words = f"{count} row{'s' if count > 1 else ''}"
         yield Recipe(words, resized(call, axes, *rows_of(axes, count)))
+    # Without a length the counts above are batches.
+    if all(axes.of_kind(axes.main[0], kind) for kind in (BATCH, LENGTH)):
+        for batch in BATCHES if by_row or not sized else BATCHES[-1:]:
+            yield Recipe(f"a batch of {batch}", sequences(call, axes, batch))
     if len(axes.pairs) > len(axes.main):
         moved = stretched(call, axes)
         if any(moved.leaves()[path] is not leaf for path, leaf in call.tensors().items()):

@@ -212,6 +212,26 @@ class GridTooSmall(nn.Module):
         return result
 
 
+class OddBatchEnd(nn.Module):
+    def forward(self, hidden_states: torch.Tensor) -> torch.Tensor:
+        result = fused(self, hidden_states, "").clone()
+        if len(result) > 1 and len(result) % 2:
+            result[-1] *= 1.05
+        return result
+
+
+class NinthSequence(nn.Module):
+    def forward(self, hidden_states: torch.Tensor) -> torch.Tensor:
+        result = fused(self, hidden_states, "").clone()
+        result[8:] *= 1.05
+        return result
+
+
+class TableOfSixteen(nn.Module):
+    def forward(self, hidden_states: torch.Tensor) -> torch.Tensor:
+        return fused(self, hidden_states[torch.arange(len(hidden_states)) % 16], "")
+
+
 class NanHidden(nn.Module):
     def forward(self, hidden_states: torch.Tensor) -> torch.Tensor:
         return fused(self, hidden_states.nan_to_num(), "")

@@ -90,6 +90,9 @@ FAULTS = [
     ("", "f32", "inference", "NeighboursSeen", "when the other rows grow"),
     ("", "f32", "inference", "ContiguousAssumed", "views: "),
     ("", "f32", "inference", "GridTooSmall", "5003 rows"),
+    ("", "f32", "inference", "OddBatchEnd", "a batch of 3"),
+    ("", "f32", "inference", "NinthSequence", "a batch of 17"),
+    ("", "f32", "inference", "TableOfSixteen", "a batch of 17"),
     ("", "f32", "inference", "NanHidden", "of a row of NaN"),
     ("", "f32", "inference", "Seeds", "random generator"),
 ]
