@@ -208,6 +208,11 @@ class Bench:
         if checked is Property.LOAD:
             return engagement.load(subject, embedded=self._embedded)
         if checked is Property.ENGAGE:
+            if (subject.case.id, Property.LOAD) not in self._known:
+                # Asked for alone, by -k: what does not load is not engaged, and that is recorded nowhere else.
+                loaded = engagement.load(subject, embedded=self._embedded)
+                if loaded.outcome is not Outcome.PASS:
+                    return loaded
             finding = self._engage(subject)
             self._evidence = finding.evidence
             return finding

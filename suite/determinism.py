@@ -39,6 +39,8 @@ WITH_FLAGS = 3
 COST_PAIRS = 8
 """Pairs for the cost of the flags: a figure with an interval, of which no verdict is asked, has one look."""
 
+_DOES = {"hold": "holds", "vary": "varies", "raise": "raises"}
+
 Results = dict[str, torch.Tensor]
 """All that one pass of the case's mode produces, by name, in float64, which holds every other precision exactly."""
 
@@ -239,7 +241,7 @@ def _with_flags(subject: Subject, *, repeats: _Repeats) -> _Part:
     if kernel != "hold":
         pytorch, _, _ = _flagged(subject, REPEATS, kernel=False)
         measures |= {"flags_pytorch": pytorch, "flags_said": said}
-        words = f"with PyTorch's deterministic algorithms it {kernel}s ({said}), and PyTorch {pytorch}s"
+        words = f"with PyTorch's deterministic algorithms it {_DOES[kernel]} ({said}), and PyTorch {_DOES[pytorch]}"
         wrong = kernel == "vary" and pytorch == "hold"
     if last:
         measures["flags_difference"] = gap = _largest(last, repeats.last)
