@@ -1,5 +1,6 @@
 """``pytest tests`` uses every core: the tests are many small programs, and most of them wait for imports."""
 
+import gc
 import os
 
 import pytest
@@ -30,3 +31,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The longest files first."""
     rank = {name: number for number, name in enumerate(LONGEST)}
     items.sort(key=lambda item: rank.get(item.path.name, len(rank)))
+
+
+def pytest_collection_finish() -> None:
+    """Everything is imported: these objects stay, and each timing would have the collector walk through them all."""
+    gc.freeze()
