@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from tabulate import tabulate
 
 from reports.compare import Change, Comparison, Difference, Kind
-from reports.record import Record
+from reports.record import Outcome, Record
 from reports.style import MARKDOWN, TERMINAL, Style, more
 from reports.verdict import judge, speed_figures
 
@@ -79,7 +79,7 @@ def _checks(kind: Kind, changes: Iterable[Change], style: Style) -> str:
         record = change.record
         name = f"{record.case} {record.property}{f' {record.phase}' if record.phase else ''}"
         line = f"{style.bullet}{style.code(name, 160)}: {_answer(change.before)} to {_answer(change.after)}"
-        if change.after is not None and change.after.message and kind is not Kind.MENDED:
+        if change.after is not None and change.after.message and change.after.outcome is not Outcome.PASS:
             line += f"{style.line_end}\n    {style.text(change.after.message, 240)}"
         lines.append(line)
     return _listed(kind.capitalize(), lines, style)

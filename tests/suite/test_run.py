@@ -208,22 +208,46 @@ def test_help_leaves_nothing_behind(tmp_path: Path) -> None:
     assert not (tmp_path / "runs").exists()
 
 
-def test_a_kernel_for_inference_only_is_not_supported_in_training_and_no_failure(tmp_path: Path) -> None:
-    """Fault: an honest flag punished; or a check alone that is green although what it rests on failed."""
+def test_a_local_kernel_is_tested_by_its_path_and_not_supported_in_training_if_it_says_so(tmp_path: Path) -> None:
+    """Fault: bring-your-own that quietly tests a bundled kernel; an honest flag punished as a failure."""
     source = NORM.replace("has_backward = True", "has_backward = False")
     repository = kernel_repository(tmp_path / "inference-only", "torch-cpu", source, "cpu")
-    case = "llama-tiny/f32/training/sdpa/user"
-    common = ["--device", "cpu", "--hub", "embedded", "-n", "0", "--case", case]
-    suite(*common, "--kernel", f"RMSNorm={repository}:Norm", "--out", str(tmp_path / "a"), "-k", "load or forward")
-    found = records(tmp_path / "a")
-    assert (found[case, Property.LOAD].outcome, found[case, Property.LOAD].reason) == (
+    case, trained = "llama-tiny/f32/inference/sdpa/user", "llama-tiny/f32/training/sdpa/user"
+    words = [
+        "--device",
+        "cpu",
+        "--hub",
+        "embedded",
+        "-n",
+        "0",
+        "--case",
+        case,
+        "--case",
+        trained,
+        "-k",
+        "load or forward",
+    ]
+    done = suite(*words, "--kernel", f"RMSNorm={repository}:Norm", "--out", str(tmp_path / "out"))
+    assert done.returncode == 0, done.stdout[-3000:]
+    found = records(tmp_path / "out")
+    (entry,) = found[case, Property.FORWARD].evidence
+    assert entry.resolved == f"{repository}:Norm (torch-cpu)"
+    assert entry.calls > 0
+    assert (found[trained, Property.LOAD].outcome, found[trained, Property.LOAD].reason) == (
         Outcome.NOT_SUPPORTED,
         Reason.NO_COMPATIBLE_MODE,
     )
-    assert found[case, Property.FORWARD].outcome is Outcome.NOT_RUN
-    done = suite(*common, "--kernel", f"RMSNorm={repository}:Nope", "--out", str(tmp_path / "b"), "-k", "forward")
+    assert found[trained, Property.FORWARD].outcome is Outcome.NOT_RUN
+
+
+def test_a_check_alone_fails_if_what_it_rests_on_would_have_failed(tmp_path: Path) -> None:
+    """Fault: a check that is asked for alone, and green although the kernel does not even load."""
+    repository = kernel_repository(tmp_path / "norm", "torch-cpu", NORM, "cpu")
+    case = "llama-tiny/f32/inference/sdpa/user"
+    words = ["--device", "cpu", "--hub", "embedded", "-n", "0", "--case", case, "-k", "forward"]
+    done = suite(*words, "--kernel", f"RMSNorm={repository}:Nope", "--out", str(tmp_path / "out"))
     assert done.returncode == 1
-    assert records(tmp_path / "b")[case, Property.FORWARD].outcome is Outcome.FAIL
+    assert records(tmp_path / "out")[case, Property.FORWARD].outcome is Outcome.FAIL
 
 
 def test_a_kernel_without_a_build_for_this_device_is_a_fallback_and_has_no_speed(tmp_path: Path) -> None:
@@ -250,20 +274,6 @@ def test_a_kernel_without_a_build_for_this_device_is_a_fallback_and_has_no_speed
     assert "ratio" not in found[case, Property.SPEED].measures
     assert found[wide, Property.BREAK_EVEN].reason is Reason.DEPENDS
     assert not found[wide, Property.BREAK_EVEN].measures
-
-
-def test_a_local_kernel_is_tested_by_its_path(tmp_path: Path) -> None:
-    """Fault: bring-your-own that quietly tests a bundled kernel."""
-    repository = kernel_repository(tmp_path / "mine", "torch-cpu", NORM, "cpu")
-    out = tmp_path / "out"
-    case = "llama-tiny/f32/inference/sdpa/user"
-    kernel = f"RMSNorm={repository}:Norm"
-    words = ["--device", "cpu", "--hub", "embedded", "--kernel", kernel, "--case", case, "--out", str(out)]
-    done = suite(*words, "-n", "0", "--tier", "smoke", "-k", "load or engage or forward")
-    assert done.returncode == 0, done.stdout[-3000:]
-    (entry,) = records(out)[case, Property.FORWARD].evidence
-    assert entry.resolved == f"{repository}:Norm (torch-cpu)"
-    assert entry.calls > 0
 
 
 def test_a_worker_that_cannot_begin_leaves_a_record_of_each_check_and_the_cause(tmp_path: Path) -> None:
