@@ -16,7 +16,7 @@ from reports.controls import is_control
 from reports.ratio import Ratio, geometric_mean
 from reports.record import Environment, Outcome, Record, Speed
 from reports.store import Run
-from reports.verdict import FAILING, judge, severity, speed_figures
+from reports.verdict import FAILING, Verdict, severity, speed_figures
 from reports.waivers import Waiver, finding_of, judge_run, usage_of
 
 __all__ = ["Change", "Comparison", "Difference", "FindingChange", "Kind", "SpeedChange", "compare"]
@@ -116,6 +116,8 @@ class Comparison:
 
     before: Run
     after: Run
+    verdicts: tuple[Verdict, Verdict]
+    """On the earlier and on the later run."""
     environment: tuple[Difference, ...]
     """Device, driver, packages, tier, Hub, commit of the suite."""
     mapping: tuple[Difference, ...]
@@ -140,18 +142,20 @@ class Comparison:
         """Whether the later run has anything that is worse."""
         if any(change.kind in (Kind.REGRESSED, Kind.LOST) for change in self.changes):
             return True
-        passed, passes = (not judge_run(run).fails for run in (self.before, self.after))
-        return (passed and not passes) or any(change.worse for change in self.speeds)
+        was, now = self.verdicts
+        return (now.fails and not was.fails) or any(change.worse for change in self.speeds)
 
 
 def compare(before: Run, after: Run) -> Comparison:
     """Hold a run against an earlier one."""
     first, second = read_audit(before.folder), read_audit(after.folder)
     apart = _apart(before.environment, after.environment)
-    pairs = [] if apart else list(_speed_pairs(before, after))
+    verdicts = judge_run(before), judge_run(after)
+    pairs = [] if apart else list(_speed_pairs(*verdicts))
     return Comparison(
         before,
         after,
+        verdicts,
         _environment(before.environment, after.environment),
         _mapping(first, second) if first and second else (),
         _remarks(first, second) if first and second else (),
@@ -295,9 +299,8 @@ def _apart(before: Environment | None, after: Environment | None) -> str:
     return ""
 
 
-def _speed_pairs(before: Run, after: Run) -> Iterator[SpeedChange]:
-    old = _by_check(judge(before.records, before.environment).speedups.measured)
-    new = _by_check(judge(after.records, after.environment).speedups.measured)
+def _speed_pairs(before: Verdict, after: Verdict) -> Iterator[SpeedChange]:
+    old, new = _by_check(before.speedups.measured), _by_check(after.speedups.measured)
     for check in old:
         if check in new:
             yield SpeedChange(old[check], new[check])

@@ -8,7 +8,7 @@ from tabulate import tabulate
 from reports.compare import Change, Comparison, Difference, Kind
 from reports.record import Outcome, Record
 from reports.style import MARKDOWN, TERMINAL, Style, more
-from reports.verdict import judge, speed_figures
+from reports.verdict import speed_figures
 
 __all__ = ["comparison_markdown", "comparison_text", "headline"]
 
@@ -38,8 +38,8 @@ def headline(found: Comparison, style: Style = TERMINAL) -> str:
     if found.speeds_apart:
         nothing += ", speeds not held against each other"
     verdicts = " to ".join(
-        f"{style.text(str(run.folder), 120)} ({judge(run.records, run.environment).overall})"
-        for run in (found.before, found.after)
+        f"{style.text(str(run.folder), 120)} ({verdict.overall})"
+        for run, verdict in zip((found.before, found.after), found.verdicts, strict=True)
     )
     return f"{'WORSE' if found.worse else 'NOT WORSE'}, from {verdicts}: {', '.join(parts) or nothing}"
 

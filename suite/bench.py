@@ -208,12 +208,8 @@ class Bench:
         if checked is Property.LOAD:
             return engagement.load(subject, embedded=self._embedded)
         if checked is Property.ENGAGE:
-            if (subject.case.id, Property.LOAD) not in self._known:
-                # Asked for alone, by -k: what does not load is not engaged, and that is recorded nowhere else.
-                loaded = engagement.load(subject, embedded=self._embedded)
-                if loaded.outcome is not Outcome.PASS:
-                    return loaded
-            finding = self._engage(subject)
+            known = (subject.case.id, Property.LOAD) in self._known
+            finding = self._engage(subject) if known else self._load_and_engage(subject)
             self._evidence = finding.evidence
             return finding
         missing = self._evident(subject, checked)
@@ -232,8 +228,7 @@ class Bench:
         """Find the proof again if this worker has none, after a crash or by -k; what is wrong if there is none."""
         if self._evidence:
             return None
-        loaded = engagement.load(subject, embedded=self._embedded)
-        again = self._engage(subject) if loaded.outcome is Outcome.PASS else loaded
+        again = self._load_and_engage(subject)
         if again.outcome in FAILING:
             # Nobody else records this failure, where only some of the properties are checked.
             return replace(again, message=f"engage is {again.outcome}: {again.message}")
@@ -241,6 +236,11 @@ class Bench:
             return depends(Property.ENGAGE, again.outcome, again.message, checked)
         self._evidence = again.evidence
         return None
+
+    def _load_and_engage(self, subject: Subject) -> Finding:
+        """Both, where loading was not asked for: what does not load is not engaged, and is recorded nowhere else."""
+        loaded = engagement.load(subject, embedded=self._embedded)
+        return self._engage(subject) if loaded.outcome is Outcome.PASS else loaded
 
     def _engage(self, subject: Subject) -> Finding:
         try:

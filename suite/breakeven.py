@@ -26,8 +26,9 @@ from cases.inputs import Inputs
 from cases.plan import USER, Selection, build
 from reports.break_even import Cell, Map, heat_map, measures_of
 from reports.ratio import Ratio
-from reports.record import Outcome, Reason, Speed
+from reports.record import Outcome, Reason
 from suite import engagement, memory, model_checks, passes
+from suite.control import Control
 from suite.device import BACKENDS, ProbeError, probe
 from suite.finding import Finding
 from suite.loading import Loader
@@ -99,7 +100,7 @@ def measure(subject: Subject, timing: Timing) -> Shapes:
             left = ", ".join(f"{more} × {each}" for more, each in shapes[number:])
             return Shapes(tuple(cells), tuple(logs), f"{left}: {why}")
         if measured is not None:
-            cells.append(_cell(rows, tokens, measured, timing.control.noisy))
+            cells.append(_cell(rows, tokens, measured, timing.control))
             logs.append(measured.logs)
     return Shapes(tuple(cells), tuple(logs), "")
 
@@ -136,10 +137,8 @@ def _measurement(subject: Subject, timing: Timing, rows: int, tokens: int, budge
         arms.use_kernels()
 
 
-def _cell(rows: int, tokens: int, measured: Measurement, noisy: str) -> Cell:
-    verdict, unmet, interval = Speed(measured.verdict), measured.unmet, measured.interval
-    if noisy and verdict is not Speed.INCONCLUSIVE:
-        verdict, unmet = Speed.INCONCLUSIVE, f"the session is NOISY ({noisy})"
+def _cell(rows: int, tokens: int, measured: Measurement, control: Control) -> Cell:
+    (verdict, unmet), interval = control.claimed(measured), measured.interval
     ratio = Ratio(interval.ratio, interval.low, interval.high)
     return Cell(rows, tokens, ratio, verdict, unmet, measured.pytorch_seconds, measured.kernel_seconds)
 

@@ -67,6 +67,14 @@ class Control:
         self.heard(found.speed, found.message)
         return identity(f"aa-{self.number}"), found
 
+    def claimed(self, result: Measurement) -> tuple[Speed, str]:
+        """The verdict of a measurement as far as this session may claim it, and the condition that is not met."""
+        speed = Speed(result.verdict)
+        if not self.noisy or speed is Speed.INCONCLUSIVE:
+            return speed, result.unmet
+        why = "the session is NOISY, since a control found a difference where there is none"
+        return Speed.INCONCLUSIVE, f"{why} ({self.noisy})"
+
     def heard(self, speed: Speed | None, message: str) -> None:
         """Take note of a control, this worker's or that of the one it replaces."""
         if speed in CLAIMS and not self.noisy:

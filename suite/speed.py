@@ -169,12 +169,8 @@ def _not_measured(reason: Reason, message: str) -> Finding:
 
 
 def _finding(subject: Subject, work: Work, calls: int, result: Measurement, timing: Timing) -> Finding:
-    claimed = Speed(result.verdict)
-    verdict, unmet = claimed, result.unmet
-    if timing.control.noisy and claimed is not Speed.INCONCLUSIVE:
-        verdict = Speed.INCONCLUSIVE
-        unmet = f"the session is NOISY, since a control found a difference where there is none ({timing.control.noisy})"
-    elif claimed is Speed.SLOWER:
+    verdict, unmet = timing.control.claimed(result)
+    if verdict is Speed.SLOWER:
         verdict, unmet = Speed.INCONCLUSIVE, f"SLOWER, {AWAITS}"
     interval = result.interval
     text = f"{interval.ratio:.2f}× ({interval.low:.2f} to {interval.high:.2f})"
@@ -182,7 +178,7 @@ def _finding(subject: Subject, work: Work, calls: int, result: Measurement, timi
         "ratio": interval.ratio,
         "low": interval.low,
         "high": min(interval.high, SEVERAL),
-        "claimed": claimed.value,
+        "claimed": result.verdict,
         "unmet": unmet,
         "calls": calls,
         **_figures(work, result),

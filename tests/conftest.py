@@ -5,7 +5,9 @@ import os
 
 import pytest
 
-LONGEST = tuple(f"test_{name}.py" for name in ("harness", "faults", "run", "run_speed", "ladder", "hub_away"))
+LONGEST = tuple(
+    f"test_{name}.py" for name in ("harness", "faults", "run", "run_stopped", "run_speed", "ladder", "hub_away")
+)
 """Files that make whole runs of the suite. Begun last, one of them would keep all workers but its own idle."""
 
 

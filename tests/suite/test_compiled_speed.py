@@ -1,7 +1,6 @@
 """Compiled models are timed as two instances: one really in PyTorch, one with its kernels in the graph, and neither
 compiled again by turns. Traced for real, without generating code; the clock is made up."""
 
-from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
 
@@ -28,14 +27,6 @@ from tests.suite.kernel_folders import edited, layer_folder
 BACKEND = "aot_eager"
 INFERENCE = "llama-tiny/f32/inference-compile/sdpa"
 TRAINING = "llama-tiny/f32/training-compile/sdpa"
-
-
-@pytest.fixture(scope="module")
-def models(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield tmp_path_factory.mktemp("models")
-    torch.set_num_threads(threads)
 
 
 def subject_of(models: Path, case: str, user: dict[str, KernelReference] | None = None) -> Subject:

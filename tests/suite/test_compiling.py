@@ -48,11 +48,6 @@ OTHER = f"if torch.compiler.is_compiling():\n            return hidden_states * 
 OPAQUE = "return no_shape_rule(hidden_states, self.weight)"
 
 
-@pytest.fixture(scope="module")
-def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("models")
-
-
 @pytest.fixture(autouse=True)
 def nothing_compiled_is_left() -> Iterator[None]:
     """What one check compiled serves the next one, or counts as its break."""

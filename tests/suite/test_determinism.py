@@ -1,7 +1,7 @@
 """Kernels that give other bits at another time, in another process, or for another place in the batch are found, and
 those that only round in another order are not accused. Real models and kernels throughout."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -66,14 +66,6 @@ GRADIENT_WITH_FLAGS = f"return result + 0.05 * (result - result.detach()) if {FL
 ROUNDS_WITH_FLAGS = f"return torch.nextafter(result, 2 * result) if {FLAGS} else result"
 FIRST_CALL = "CALLS.append(1)\n        return result * 1.05 if len(CALLS) == 1 else result"
 REFUSES = "return torch.empty_like(result).put_(torch.arange(result.numel()), result)"
-
-
-@pytest.fixture(scope="module")
-def models(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield tmp_path_factory.mktemp("models")
-    torch.set_num_threads(threads)
 
 
 def kernel(folder: Path, body: str) -> KernelReference:

@@ -16,7 +16,7 @@ from reports.record import Outcome, Reason, Record
 from reports.store import read_run
 from suite import hub_away
 from suite.hub import EmbeddedHub, Fault, FaultKind, bundled_repositories
-from tests.suite.test_run import ROOT, suite
+from tests.suite.runs import ROOT, suite
 
 FIRST = "llama-tiny/f32/inference/sdpa/bundled"
 SLOW = "llama-tiny/f32/inference/sdpa/only-SiLU"

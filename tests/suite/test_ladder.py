@@ -14,7 +14,7 @@ from suite.documented.repositories import INIT, PLAIN, write
 from suite.first_change import first_different
 from suite.hub import EmbeddedHub, Repository, environment_for
 from suite.hub_content import Snapshot
-from tests.suite.test_run import suite
+from tests.suite.runs import suite
 
 ONE_CASE = (
     *("--device", "cpu", "--model", "llama-tiny", "--dtype", "f32", "--mode", "inference"),

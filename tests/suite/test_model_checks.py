@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 import torch
-import transformers
 
 from cases.axes import Device, Mode
 from cases.case import Case
@@ -47,13 +46,6 @@ FAULTS = {
     },
 }
 """Changes of the bundled attention, by the fault they make."""
-
-
-@pytest.fixture(scope="module")
-def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    torch.set_num_threads(1)
-    transformers.utils.logging.disable_progress_bar()
-    return tmp_path_factory.mktemp("models")
 
 
 @pytest.fixture

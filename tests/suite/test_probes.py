@@ -45,11 +45,6 @@ def one_thread() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("models")
-
-
-@pytest.fixture(scope="module")
 def repository(tmp_path_factory: pytest.TempPathFactory) -> str:
     """A local kernel repository of ``probed_layers.py``."""
     root = tmp_path_factory.mktemp("probed")

@@ -2,7 +2,6 @@
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +10,8 @@ import pytest
 from cases.axes import Phase, Property
 from reports.record import Outcome, Reason, Record, Speed
 from reports.store import read_run
+from tests.suite import runs
 
-ROOT = Path(__file__).resolve().parents[2]
 CASE = "llama-tiny/f32/inference/sdpa/bundled"
 WIDE = "qwen3-0.6b-width/f32/inference/sdpa/user"
 
@@ -30,16 +29,9 @@ class Norm(torch.nn.Module):
 
 def suite(folder: Path, *words: str) -> tuple[subprocess.CompletedProcess[str], dict[str, Any], list[Record]]:
     """Run, and return also pytest-benchmark's file, empty where there is none, and the records of the run."""
-    command = [sys.executable, "-m", "pytest", "suite", "--device", "cpu", "--hub", "embedded", "--budget", "0.05"]
     saved = folder / "benchmarks.json"
-    done = subprocess.run(
-        [*command, "--out", str(folder / "run"), f"--benchmark-json={saved}", *words],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=170,
-        check=False,
-    )
+    given = ["--device", "cpu", "--hub", "embedded", "--budget", "0.05", "--out", str(folder / "run")]
+    done = runs.suite(*given, f"--benchmark-json={saved}", *words)
     content = json.loads(saved.read_text(encoding="utf-8")) if saved.exists() and saved.stat().st_size else {}
     return done, content, list(read_run(folder / "run").records)
 

@@ -10,8 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
-import transformers
 
 from cases.axes import Device
 from cases.case import Case
@@ -61,13 +59,6 @@ MAKES: dict[str, dict[str, object]] = {
     },
 }
 """What is filled into the norm, by the name of the kernel."""
-
-
-@pytest.fixture(scope="module")
-def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    torch.set_num_threads(1)
-    transformers.utils.logging.disable_progress_bar()
-    return tmp_path_factory.mktemp("models")
 
 
 Make = Callable[..., Subject]

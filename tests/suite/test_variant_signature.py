@@ -15,8 +15,8 @@ from cases.kernels import ROOT
 from reports.record import Outcome, Reason
 from reports.store import read_run
 from suite import variant_signature
+from tests.suite.runs import records, suite
 from tests.suite.signing import EXPECTED, Sigstore
-from tests.suite.test_run import records, suite
 
 STRANGER = "https://github.com/somebody/kernels/.github/workflows/build.yaml@refs/heads/main"
 
